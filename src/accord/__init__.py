@@ -1,0 +1,34 @@
+"""Accord: primal-dual federated and distributed optimisation.
+
+Many data holders agree on one model without pooling their rows, and reach the optimum that pooling
+would have given.
+"""
+
+from accord import data, oracles, problems, theory
+from accord.algorithms import (
+    ADMM,
+    AGPDMM,
+    GPDMM,
+    PDMM,
+    REGISTRY,
+    SCAFFOLD,
+    FedAvg,
+    FedDyn,
+    FedPD,
+    FedProx,
+    FedSplit,
+    GradientDescent,
+    InexactFedSplit,
+    LinearDecay,
+    Scaffnew,
+)
+from accord.core import Algorithm, Exactness, Status
+from accord.data import Clients
+from accord.engines import Run, Stop, run
+
+__version__ = "0.1.0"
+__all__ = [
+    "ADMM", "AGPDMM", "GPDMM", "PDMM", "REGISTRY", "SCAFFOLD", "Algorithm", "Clients", "Exactness",
+    "FedAvg", "FedDyn", "FedPD", "FedProx", "FedSplit", "GradientDescent", "InexactFedSplit",
+    "LinearDecay", "Run", "Scaffnew", "Status", "Stop", "data", "oracles", "problems", "run", "theory",
+]

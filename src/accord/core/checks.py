@@ -1,0 +1,88 @@
+"""What is checked before anything is compiled; every refusal is one sentence."""
+
+import dataclasses
+import difflib
+
+from accord.core.contract import FUNCTIONS, fact
+from accord.core.ranges import check_hyperparameters
+
+def check_algorithm(algorithm) -> None:
+    """Raises where something is not an algorithm of the contract."""
+    if isinstance(algorithm, type):
+        raise TypeError(
+            f"algorithm: got the class {algorithm.__name__}; give an instance: {algorithm.__name__}()"
+        )
+    name = type(algorithm).__name__
+    if not dataclasses.is_dataclass(algorithm):
+        raise TypeError(
+            f"algorithm: got {name}, which is not a dataclass; an algorithm is a frozen dataclass with "
+            f"the functions {', '.join(FUNCTIONS)}"
+        )
+    if not algorithm.__dataclass_params__.frozen:
+        raise TypeError(f"algorithm: {name} is not frozen; decorate it with @dataclass(frozen=True)")
+    absent = [f for f in ("init_server", "client", "server") if not callable(getattr(algorithm, f, None))]
+    if absent:
+        raise TypeError(f"algorithm: {name} lacks the function {absent[0]}; see accord.Algorithm")
+    check_hyperparameters(algorithm)
+
+
+def check_fit(algorithm, problem, partial: bool) -> None:
+    """Raises where the problem lacks what the method needs, or forbids absent clients."""
+    name = type(algorithm).__name__
+    lacking = sorted(fact(algorithm, "needs") - problem.offers)
+    if lacking:
+        advice = {
+            "prox": "it is not known to be convex: say convex=True if it is, or take GPDMM, AGPDMM, "
+            "SCAFFOLD or an oracle of gradient steps",
+            "minibatch": "it has no rows to draw from: use full gradients",
+        }.get(lacking[0], "take another method")
+        raise ValueError(
+            f"{name} needs {lacking[0]!r}, which the problem {problem.name!r} does not offer "
+            f"(it offers {', '.join(sorted(problem.offers))}): {advice}"
+        )
+    absent = fact(algorithm, "absent")
+    if partial and absent is None:
+        raise ValueError(
+            f"participation: {name} is only defined with every client in every round; "
+            "use participation=1.0, or another method"
+        )
+    if partial and _says_latest(absent) and not hasattr(algorithm, "init_message"):
+        raise ValueError(
+            f"participation: {name} averages over every client's latest message but has no "
+            "init_message(x) to stand for a client not heard yet; define it, or use participation=1.0"
+        )
+
+
+def _says_latest(absent) -> bool:
+    if isinstance(absent, str):
+        return absent == "latest"
+    parts = absent.values() if isinstance(absent, dict) else absent
+    return any(_says_latest(part) for part in parts)
+
+
+def closest(name: str, known, what: str) -> str:
+    """A sentence that refuses an unknown name and proposes the closest known ones."""
+    near = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.4)
+    by_lower = {k.lower(): k for k in known}
+    hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
+    return f"{what}: there is no {name!r}{hint} (known: {', '.join(known)})"
+
+
+def check_same(function: str, what: str, old, new) -> None:
+    """Raises where a function returned another structure, shape or dtype than it was given."""
+    import jax
+    import jax.numpy as jnp
+
+    if jax.tree.structure(old) != jax.tree.structure(new):
+        raise ValueError(
+            f"{function}: returned a {what} of structure {jax.tree.structure(new)}; expected "
+            f"{jax.tree.structure(old)}, as it was given"
+        )
+    for a, b in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
+        a, b = jnp.asarray(a), jnp.asarray(b)
+        exact = jnp.issubdtype(a.dtype, jnp.integer) and jnp.issubdtype(b.dtype, jnp.integer)
+        if a.shape != b.shape or (a.dtype != b.dtype and not exact):
+            raise ValueError(
+                f"{function}: returned a {what} with {b.dtype}{b.shape} where it was given "
+                f"{a.dtype}{a.shape}; keep shapes and dtypes"
+            )

@@ -1,0 +1,109 @@
+"""The contract: an algorithm is a frozen dataclass of hyper-parameters and five pure functions.
+
+``Algorithm`` holds the defaults of the optional parts, so that a method's file holds only the
+method. A class that defines everything itself need not inherit from it.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+from accord.core.ranges import check_hyperparameters
+
+Tree = Any
+"""A pytree of arrays."""
+
+
+class Exactness(NamedTuple):
+    """Whether a method reaches the minimiser of F, and under which condition."""
+
+    reaches: bool
+    when: str
+
+
+class Model(NamedTuple):
+    """The server state of a method that keeps the model and nothing else."""
+
+    x: Tree
+
+
+class Algorithm:
+    """Defaults of the contract.
+
+    A method defines, as pure functions over pytrees:
+
+    - ``init_server(x)``: the server state, with a field ``x``: the model to report. If it has a
+      field ``key`` too, the engine puts the round's own random key there before each broadcast.
+    - ``init_client(x, objective)``: what a client remembers between rounds.
+    - ``broadcast(server)``: the inbox, the same for every client.
+    - ``client(state, inbox, objective, key)``: ``(state, message, info)``; ``info`` is a dictionary
+      of what one looks at: ``x`` (the local model), ``gradients`` (local gradients evaluated, a
+      minibatch of B of n rows counting B/n), ``iterations`` (local iterations).
+    - ``server(server, mean, share)``: the next server state from the weighted mean of the
+      messages; ``share`` is the weight of the clients heard, in (0, 1].
+
+    Optional: ``init_message(x)``, the message that a client not heard yet is taken to have sent
+    (wanted where ``absent`` says "latest"); ``recover_client(x, message)``, a client state from its
+    latest message; ``dual(state, x)``, the dual lambda_{s|i} of a client given the server's model,
+    equal to -grad f_i(x*) at the optimum.
+    """
+
+    def __post_init__(self):
+        check_hyperparameters(self)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the method calls of an objective: ``grad``, ``prox``, ``minibatch``, ..."""
+        own = {"grad"} | ({"minibatch"} if getattr(self, "batch_size", None) else set())
+        return frozenset(own) | getattr(getattr(self, "oracle", None), "needs", frozenset())
+
+    @property
+    def exact(self) -> Exactness:
+        """Whether the method reaches the minimiser of F."""
+        return Exactness(not self.noisy, "full or variance-reduced gradients")
+
+    @property
+    def noisy(self) -> bool:
+        """Whether its local gradients carry minibatch noise that does not vanish."""
+        oracle = getattr(self, "oracle", None)
+        return bool(getattr(self, "batch_size", None)) or getattr(oracle, "noisy", False)
+
+    absent: ClassVar[Any] = "participants"
+    """Which messages the mean runs over when clients are absent: ``"latest"`` (every client's latest
+    one), ``"participants"`` (those heard this round), a tree of these in the message's structure, or
+    None for a method that is only defined with every client in every round."""
+
+    state_in_message: ClassVar[bool] = False
+    """True where ``recover_client`` rebuilds the client's state exactly from its message."""
+
+    step_bound: ClassVar[float] = 1.0
+    """The largest safe ``step_size``, in units of 1/L."""
+
+    local: ClassVar[str] = ""
+    """The form of the local steps: "gradient" (on the whole sub-problem), "linearised", "exact"."""
+
+    source: ClassVar[str] = ""
+    """Key of the paper in ``accord.sources``."""
+
+    def init_client(self, x, objective):
+        return ()
+
+    def recover_client(self, x, message):
+        return self.init_client(x, None)
+
+    def broadcast(self, server):
+        return server.x
+
+
+FUNCTIONS = ("init_server", "init_client", "broadcast", "client", "server")
+"""The names of the five functions, in the order of a round."""
+
+
+def fact(algorithm, name: str):
+    """A class fact of an algorithm, or the contract's default where its class does not say."""
+    value = getattr(algorithm, name, _MISSING)
+    if value is not _MISSING:
+        return value
+    default = getattr(Algorithm, name)
+    return default.fget(algorithm) if isinstance(default, property) else default
+
+
+_MISSING = object()

@@ -1,0 +1,107 @@
+"""What every engine needs of a run before its first round: checked, resolved and cast."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from accord.core import checks, fact
+from accord.theory import resolve
+
+CLIENT_STATES = ("client", "server")
+
+
+class Job(NamedTuple):
+    """A run that is ready to start.
+
+    ``algorithm`` has no ``None`` left; ``x0`` is the start in the problem's dtype; ``heard`` is the number
+    of clients of a round; ``schedule`` (rounds, m) says who takes part, or is None; ``stateless`` is
+    True where client state travels.
+    """
+
+    algorithm: Any
+    problem: Any
+    seed: int
+    dtype: str
+    x0: Any
+    heard: int
+    schedule: np.ndarray | None
+    stateless: bool
+
+    @property
+    def partial(self) -> bool:
+        """Whether clients can be absent."""
+        return self.schedule is not None or self.heard < len(self.problem)
+
+    @property
+    def prepared(self):
+        """The problem laid out for this algorithm."""
+        return self.problem.prepare(fact(self.algorithm, "needs"), self.dtype)
+
+
+def make_job(
+    algorithm, problem, seed=0, participation=1.0, x0=None, client_state="client", dtype=None
+) -> Job:
+    """Checks everything that can be checked before compiling, and fills in the defaults."""
+    from accord.problems import Problem
+
+    checks.check_algorithm(algorithm)
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"problem: expected one made by accord.problems, got {type(problem).__name__}"
+        )
+    if client_state not in CLIENT_STATES:
+        raise ValueError(f'client_state: got {client_state!r}; accepted are "client" and "server"')
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+        raise ValueError(f"seed: got {seed!r}; accepted is a whole number >= 0")
+    heard, schedule = _participation(participation, len(problem))
+    algorithm = resolve(algorithm, problem)
+    job = Job(
+        algorithm,
+        problem,
+        int(seed),
+        dtype or problem.dtype,
+        None,
+        heard,
+        schedule,
+        client_state == "server",
+    )
+    checks.check_fit(algorithm, problem, job.partial)
+    return job._replace(x0=_start(x0, problem, job.dtype))
+
+
+def _participation(participation, clients: int):
+    if np.ndim(participation) == 2:
+        schedule = np.asarray(participation)
+        if schedule.dtype != bool or schedule.shape[1] != clients:
+            raise ValueError(
+                f"participation: a schedule wants booleans of shape (rounds, {clients}), got "
+                f"{schedule.dtype} {schedule.shape}"
+            )
+        if not schedule.any(1).all():
+            raise ValueError("participation: a round of the schedule has no client at all")
+        return clients, schedule
+    if not isinstance(participation, float | int) or not 0 < participation <= 1:
+        raise ValueError(
+            f"participation: got {participation!r}; accepted is a share of the clients in (0, 1], or "
+            "booleans of shape (rounds, clients)"
+        )
+    return max(1, round(participation * clients)), None
+
+
+def _start(x0, problem, dtype):
+    expected = problem.initial()
+    x0 = expected if x0 is None else x0
+    wanted, given = jax.tree.structure(expected), jax.tree.structure(x0)
+    if wanted != given:
+        raise ValueError(f"x0: its structure is {given}; expected {wanted}")
+    with jax.enable_x64(True):
+        x0 = jax.tree.map(lambda leaf: jnp.array(leaf, dtype), x0)
+    for a, b in zip(jax.tree.leaves(x0), jax.tree.leaves(expected), strict=True):
+        if a.shape != np.shape(b):
+            raise ValueError(f"x0: an array of shape {a.shape}; expected {np.shape(b)}")
+        if not math.isfinite(float(abs(a).sum())):
+            raise ValueError("x0: has a NaN or infinite entry")
+    return x0

@@ -1,0 +1,231 @@
+"""``accord.run``: chunks of rounds, and between them recording, progress, stopping and statuses."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from accord.core import fact, status
+from accord.engines.debug import Debug
+from accord.engines.history import History
+from accord.engines.job import make_job
+from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING, Yardstick
+from accord.engines.star import Star
+from accord.engines.stop import Stop
+from accord.theory import Certificate, certificate, constants, dissimilarity
+
+ENGINES = {"star": Star, "debug": Debug}
+_AUTOMATIC_REFERENCE = 2e7
+_CHUNK_SECONDS = 0.25
+_CHUNK_ROUNDS = 256
+_RECORD_BYTES = 2**25
+_EXPLOSION = 1e6
+
+
+class Run:
+    """The outcome of ``accord.run``.
+
+    ``x``: the model, NumPy arrays; ``status``: how the run ended; ``history``: one row a recorded round;
+    ``xs``: recorded models stacked (with ``record=("x",)``); ``algorithm``: with the hyper-parameters
+    chosen; ``start``: the measures of x0; ``seconds`` and ``compile_seconds``; ``state``: the engine's last
+    state.
+    """
+
+    def __init__(self, **parts: Any):
+        self.__dict__.update(parts)
+
+    @property
+    def certificate(self) -> Certificate:
+        """How far x can be from the optimum, from its gradient alone."""
+        return certificate(self.problem, self.x)
+
+    def __repr__(self) -> str:
+        return f"Run({type(self.algorithm).__name__}, {self.history['round'][-1]} rounds, {self.status})"
+
+
+def run(
+    algorithm,
+    problem,
+    rounds: int,
+    seed: int = 0,
+    participation=1.0,
+    x0=None,
+    record=(),
+    every: int = 1,
+    stop: Stop | None = None,
+    client_state: str = "client",
+    dtype: str | None = None,
+    *,
+    engine: str = "star",
+    reference: bool | None = None,
+    progress: Callable[[dict], None] | None = None,
+) -> Run:
+    """Runs an algorithm on a problem for at most ``rounds`` communication rounds.
+
+    ``participation`` is the share of the clients heard in a round, drawn uniformly, or booleans
+    (rounds, clients). ``record=("x",)`` keeps every recorded model; ``every`` records each so-many-th round
+    and the last. ``stop`` ends the run early (``accord.Stop``). ``client_state="server"`` keeps no state at
+    the clients: it travels, and is counted. ``engine`` is "star" (compiled) or "debug". ``reference``
+    says whether gap and distance to the optimum are measured: None does so for convex problems of up to
+    2e7 rows x parameters, or whose reference is there already. ``progress`` is called between chunks
+    with the latest row.
+
+    Raises ``ValueError`` or ``TypeError`` before the first round where an argument is wrong.
+    """
+    for name, value in (("rounds", rounds), ("every", every)):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name}: got {value!r}; accepted is a whole number >= 1")
+    record = (record,) if isinstance(record, str) else tuple(record)
+    if set(record) - {"x"}:
+        raise ValueError(f'record: got {record}; accepted is ("x",), the model of every recorded round')
+    if engine not in ENGINES:
+        raise ValueError(f"engine: got {engine!r}; accepted are {', '.join(ENGINES)}")
+    if stop is not None and not isinstance(stop, Stop):
+        raise TypeError(f"stop: got {type(stop).__name__}; expected accord.Stop(gradient_norm=...)")
+    with jax.enable_x64(True):
+        job = make_job(algorithm, problem, seed, participation, x0, client_state, dtype)
+        return _run(job, rounds, "x" in record, every, stop, ENGINES[engine], reference, progress)
+
+
+def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
+    if job.schedule is not None and len(job.schedule) < rounds:
+        raise ValueError(f"participation: {len(job.schedule)} rounds in the schedule, {rounds} to run")
+    machine = engine(job)
+    yardstick = _yardstick(job, stop, _reference(job.problem, reference, stop))
+    state = machine.init()
+    start = machine.measure(state.server.x, yardstick)
+    rows, models, code, times = [], [], RUNNING, []
+    capacity = _capacity(job.x0, keep, rounds, every)
+    began = time.perf_counter()
+    state, *_ = machine.advance(state, yardstick, every, 0, rounds, capacity, keep)
+    compiled = time.perf_counter() - began
+    done, length, elapsed = 0, 1, 0.0
+    while done < rounds and code == RUNNING:
+        end = min(rounds, done + length)
+        began = time.perf_counter()
+        state, new, kept, code = machine.advance(
+            state, yardstick, every, end, rounds, capacity, keep
+        )
+        took = time.perf_counter() - began
+        before, done = done, int(state.round)
+        new["seconds"] = elapsed + took * (new["round"] - before) / max(done - before, 1)
+        elapsed += took
+        rows.append(new)
+        models.append(kept)
+        length = _next_length(length, took, capacity * every)
+        if progress and len(new["round"]):
+            progress({name: float(column[-1]) for name, column in new.items()})
+    columns = {name: np.concatenate([r[name] for r in rows]) for name in rows[0]}
+    xs = jax.tree.map(lambda *m: np.concatenate(m), *models) if keep else None
+    return Run(
+        x=jax.tree.map(np.asarray, state.server.x),
+        xs=xs,
+        status=_status(code, columns, job, stop, done),
+        history=_history(columns, machine.message_bytes),
+        algorithm=job.algorithm,
+        problem=job.problem,
+        start=start,
+        seconds=elapsed,
+        compile_seconds=compiled,
+        state=state,
+    )
+
+
+def _reference(problem, wanted, stop):
+    needed = wanted or (stop is not None and stop.gap is not None)
+    if wanted is None and not needed:
+        size = problem.clients.rows * sum(np.size(a) for a in jax.tree.leaves(problem.initial()))
+        ready = "_reference" in problem.__dict__
+        if not problem.convex or (size > _AUTOMATIC_REFERENCE and not ready):
+            return None
+        try:
+            return problem.reference()
+        except ValueError:
+            return None
+    if not needed:
+        return None
+    found = problem.reference()
+    if found is None:
+        raise ValueError("reference: the problem is not known to be convex, so it has no reference optimum")
+    return found
+
+
+def _yardstick(job, stop, reference) -> Yardstick:
+    problem = job.problem
+    norm = gap = -1.0
+    if stop is not None:
+        norm, gap = stop.thresholds(constants(problem).global_strong_convexity)
+    spread = dissimilarity(problem, job.x0) + float(
+        np.sqrt(sum((np.asarray(g) ** 2).sum() for g in jax.tree.leaves(problem.gradient(job.x0))))
+    )
+    explosion = _EXPLOSION * (spread or 1.0)
+    if reference is None:
+        return Yardstick(norm, gap, explosion)
+    optimum = reference.x if reference.unique else None
+    return Yardstick(norm, gap, explosion, optimum, reference.objective)
+
+
+def _capacity(x0, keep, rounds, every) -> int:
+    """Recorded rounds that a chunk may hold: bounded in number and in memory."""
+    most = min(_CHUNK_ROUNDS, math.ceil(rounds / every))
+    if keep:
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(x0))
+        most = min(most, max(1, _RECORD_BYTES // max(size, 1)))
+    return most
+
+
+def _next_length(length: int, took: float, most: int) -> int:
+    """Twice as many rounds while a chunk is short, half as many where it is long."""
+    if took < _CHUNK_SECONDS / 2:
+        return min(2 * length, most)
+    return max(1, length // 2) if took > 2 * _CHUNK_SECONDS else length
+
+
+def _history(columns, wire) -> History:
+    up, down = wire
+    heard = columns.pop("heard")
+    columns["uplink_bytes"] = heard * up
+    columns["downlink_bytes"] = heard * down
+    if not columns["iterations"].any():
+        del columns["iterations"]
+    if not columns["gradients"].any():
+        del columns["gradients"]
+    for name in ("round", "iterations", "uplink_bytes", "downlink_bytes"):
+        if name in columns:
+            columns[name] = np.round(columns[name]).astype(np.int64)
+    return History(columns)
+
+
+def _status(code, columns, job, stop, done) -> status.Status:
+    norm = columns["gradient_norm"][-1] if len(columns["round"]) else math.nan
+    if code == CONVERGED:
+        return status.Status(status.CONVERGED, f"after {done} rounds {stop.sentence()}.")
+    if code in (DIVERGED, NOT_FINITE):
+        name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
+        what = f"the gradient norm of F grew to {norm:.1e}" if code == DIVERGED else (
+            "the model or its objective is NaN or infinite"
+        )
+        return status.Status(name, f"in round {done} {what}; {_cause(job)}")
+    return status.Status(
+        status.BUDGET_SPENT, f"{done} rounds are done; the gradient norm of F is {norm:.1e}."
+    )
+
+
+def _cause(job) -> str:
+    """The likely cause of divergence, in words."""
+    c = constants(job.problem)
+    algorithm = job.algorithm
+    holder = algorithm if hasattr(algorithm, "step_size") else getattr(algorithm, "oracle", None)
+    step = getattr(holder, "step_size", None)
+    if step is not None and step > fact(algorithm, "step_bound") / c.smoothness * (1 + 1e-9):
+        return (
+            f"step_size {step:g} is above 1/L = {1 / c.smoothness:g}: lower it, or give None."
+        )
+    if c.estimated:
+        return "L is only a local estimate here: lower step_size, or start nearer to the optimum."
+    if not job.problem.convex:
+        return "the problem is not known to be convex: raise penalty, or lower step_size."
+    return "lower step_size, raise penalty, or hear more clients in a round."

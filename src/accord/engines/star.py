@@ -1,0 +1,295 @@
+"""The compiled star engine: clients under ``vmap``, rounds in one compiled loop.
+
+``Star`` is also how one steps by hand: ``init``, then ``round`` as often as wanted, with every state in
+plain sight. ``advance`` runs many rounds in one compiled loop around the very same function.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from accord.core import checks, fact, keys, messages, parameters
+from accord.engines.job import Job
+from accord.engines.measures import (
+    RUNNING,
+    Yardstick,
+    consensus_measures,
+    judge,
+    model_measures,
+)
+
+
+class State(NamedTuple):
+    """Everything a run holds between rounds.
+
+    ``server``; ``clients`` and ``latest`` (latest messages, kept only where clients can be absent), one
+    entry per bucket with a leading client axis; ``round``: rounds done; ``iterations``, ``gradients``
+    and ``heard``: totals so far.
+    """
+
+    server: Any
+    clients: tuple[Any, ...]
+    latest: tuple[Any, ...]
+    round: Any
+    iterations: Any
+    gradients: Any
+    heard: Any
+
+
+class Setup(NamedTuple):
+    """The arguments of the compiled program that stay the same during a run."""
+
+    numbers: Any
+    objectives: tuple[Any, ...]
+    weights: tuple[Any, ...]
+    members: tuple[Any, ...]
+    key: Any
+    heard: Any
+    schedule: Any
+
+
+class Plan(NamedTuple):
+    """What identifies the compiled program: hashable."""
+
+    structure: parameters.Structure
+    clients: int
+    partial: bool
+    stateless: bool
+
+
+class Record(NamedTuple):
+    """Recorded rounds of a chunk: ``rows`` by column, ``models`` (capacity, ...) or (), ``used``."""
+
+    rows: dict[str, Any]
+    models: Any
+    used: Any
+
+
+class Seen(NamedTuple):
+    """What one may look at after a round: the clients' models and who was heard, per bucket."""
+
+    models: Any
+    masks: Any
+
+
+def _participants(plan: Plan, setup: Setup, round_index, key):
+    if not plan.partial:
+        return [jnp.ones(w.shape, bool) for w in setup.weights]
+    if setup.schedule is not None:
+        mask = setup.schedule[round_index % len(setup.schedule)]
+    else:
+        mask = keys.participants(key, plan.clients, setup.heard)
+    return [mask[m] for m in setup.members]
+
+
+def one_round(plan: Plan, setup: Setup, state: State) -> tuple[State, Seen]:
+    """One communication round: broadcast, all clients, weighted mean, server."""
+    algorithm = parameters.join(setup.numbers, plan.structure)
+    key = keys.round_key(setup.key, state.round)
+    server = keys.with_key(state.server, keys.server_key(key))
+    inbox = algorithm.broadcast(server)
+    masks = _participants(plan, setup, state.round, key)
+    recover = plan.stateless and fact(algorithm, "state_in_message")
+    clients, latest, infos = [], [], []
+    for b, objective in enumerate(setup.objectives):
+        draws = jax.vmap(keys.client_key, (None, 0))(key, setup.members[b])
+        run = jax.vmap(algorithm.client, (0, None, 0, 0))
+        new, message, info = run(state.clients[b], inbox, objective, draws)
+        if recover:
+            new = jax.vmap(algorithm.recover_client, (None, 0))(server.x, message)
+        if plan.partial:
+            new = messages.choose(masks[b], new, state.clients[b])
+            message = messages.choose(masks[b], message, state.latest[b])
+        clients.append(new)
+        latest.append(message)
+        infos.append(info)
+    if plan.partial:
+        mean, share = messages.mean(latest, setup.weights, masks, fact(algorithm, "absent"))
+        after = algorithm.server(server, mean, share)
+        # A round that hears only clients of weight zero has no mean.
+        after = jax.tree.map(lambda a, b: jnp.where(share > 0, a, b), after, server)
+    else:
+        after = algorithm.server(server, messages.everyone(latest, setup.weights), 1.0)
+    new_state = State(
+        after,
+        tuple(clients),
+        tuple(latest) if plan.partial else (),
+        state.round + 1,
+        state.iterations + jnp.max(jnp.asarray(infos[0].get("iterations", 0))),
+        state.gradients
+        + sum(jnp.sum(m * i.get("gradients", 0)) for m, i in zip(masks, infos, strict=True))
+        / plan.clients,
+        state.heard + sum(jnp.sum(m) for m in masks),
+    )
+    return _like(new_state, state), Seen([i.get("x") for i in infos], masks)
+
+
+def _like(new, old):
+    """The new state in the old one's dtypes, so that a loop can carry it."""
+    return jax.tree.map(lambda a, b: jnp.asarray(a).astype(b.dtype), new, old)
+
+
+_one_round = jax.jit(one_round, static_argnums=0)
+
+
+def _measure(plan: Plan, setup: Setup, state: State, seen: Seen, yardstick) -> dict[str, Any]:
+    x = state.server.x
+    row = model_measures(setup.objectives, setup.weights, x, yardstick)
+    for name in ("round", "iterations", "gradients", "heard"):
+        row[name] = getattr(state, name)
+    if seen.models[0] is not None:
+        dual = hasattr(plan.structure.cls, "dual")
+        penalty = setup.numbers.get("penalty") if dual else None
+        row |= consensus_measures(seen.models, setup.weights, seen.masks, x, penalty)
+    return {name: jnp.asarray(value).astype("float64") for name, value in row.items()}
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
+def _advance(plan, capacity, keep_models, setup, state, yardstick, every, end, last):
+    """Rounds up to ``end``, or until the judge says stop: (state, record, code)."""
+
+    def measured(carry):
+        before, seen = carry
+        return _measure(plan, setup, before, seen, yardstick)
+
+    def step(carry):
+        state, record, _ = carry
+        state, seen = one_round(plan, setup, state)
+        due = (state.round % every == 0) | (state.round == last)
+        shapes = jax.eval_shape(measured, (state, seen))
+        blank = {name: jnp.zeros(s.shape, s.dtype) for name, s in shapes.items()}
+        row = jax.lax.cond(due, measured, lambda _: blank, (state, seen))
+        code = jnp.where(due, judge(row, yardstick), RUNNING)
+        rows = {name: record.rows[name].at[record.used].set(row[name]) for name in row}
+        models = record.models
+        if keep_models:
+            models = jax.tree.map(lambda m, x: m.at[record.used].set(x), models, state.server.x)
+        return state, Record(rows, models, record.used + due), code
+
+    def unfinished(carry):
+        state, _, code = carry
+        return (state.round < end) & (code == RUNNING)
+
+    columns = jax.eval_shape(
+        lambda s: _measure(plan, setup, *one_round(plan, setup, s), yardstick), state
+    )
+    rows = {name: jnp.zeros(capacity + 1) for name in columns}
+    models = ()
+    if keep_models:
+        models = jax.tree.map(
+            lambda leaf: jnp.zeros((capacity + 1, *leaf.shape), leaf.dtype), state.server.x
+        )
+    carry = state, Record(rows, models, 0), jnp.asarray(RUNNING)
+    return jax.lax.while_loop(unfinished, step, carry)
+
+
+class Star:
+    """A run on the compiled star engine, ready to step.
+
+        star = Star(make_job(accord.GPDMM(), problem))
+        state = star.init()
+        state, seen = star.round(state)
+        state.server.x
+    """
+
+    def __init__(self, job: Job):
+        self.job = job
+        numbers, structure = parameters.split(job.algorithm)
+        self.plan = Plan(structure, len(job.problem), job.partial, job.stateless)
+        with jax.enable_x64(True):
+            schedule = None if job.schedule is None else jnp.asarray(job.schedule)
+            prepared = job.prepared
+            self.setup = Setup(
+                numbers,
+                prepared.objectives,
+                prepared.weights,
+                prepared.clients,
+                keys.run_key(job.seed),
+                job.heard,
+                schedule,
+            )
+        self.message_bytes = self._wire()
+
+    def init(self) -> State:
+        """The state before the first round."""
+        algorithm, x = self.job.algorithm, self.job.x0
+        with jax.enable_x64(True):
+            key = keys.round_key(self.setup.key, 0)
+            server = keys.with_key(algorithm.init_server(x), keys.server_key(key))
+            stacks, latest = [], []
+            for objective, w in zip(self.setup.objectives, self.setup.weights, strict=True):
+                start = jax.vmap(algorithm.init_client, (None, 0), axis_size=len(w))
+                stacks.append(start(x, objective))
+                if self.job.partial:
+                    latest.append(self._first_messages(len(w), objective))
+            state = State(server, tuple(stacks), tuple(latest), 0, 0, 0.0, 0)
+            return jax.tree.map(lambda leaf: jnp.array(leaf, jnp.asarray(leaf).dtype), state)
+
+    def _first_messages(self, m, objective):
+        """What clients not heard yet count as having sent; zeros where it is never read."""
+        algorithm, x = self.job.algorithm, self.job.x0
+        if hasattr(algorithm, "init_message"):
+            message = algorithm.init_message(x)
+        else:
+            one = self._shapes()[1]
+            message = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), one)
+        return jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], m, 0), message)
+
+    def _shapes(self):
+        """(inbox, message, client state) of one client, as shapes."""
+        algorithm, x, objectives = self.job.algorithm, self.job.x0, self.setup.objectives
+        key = keys.server_key(keys.round_key(self.setup.key, 0))
+
+        def trace(x, objective):
+            one = jax.tree.map(lambda leaf: leaf[0], objective)
+            server = keys.with_key(algorithm.init_server(x), key)
+            inbox = algorithm.broadcast(server)
+            state = algorithm.init_client(x, one)
+            new, message, info = algorithm.client(state, inbox, one, key)
+            checks.check_same("client", "state", state, new)
+            after = algorithm.server(server, message, 1.0)
+            checks.check_same("server", "server state", server, after)
+            return inbox, message, state
+
+        return jax.eval_shape(trace, x, objectives[0])
+
+    def _wire(self) -> tuple[int, int]:
+        """Bytes (up, down) of one client in one round."""
+        with jax.enable_x64(True):
+            sizes = [messages.size_in_bytes(part) for part in self._shapes()]
+        inbox, message, state = sizes
+        if not self.job.stateless:
+            return message, inbox
+        told = fact(self.job.algorithm, "state_in_message")
+        return message + (0 if told else state), inbox + state
+
+    def round(self, state: State) -> tuple[State, Seen]:
+        """One round: the new state, and what the clients' models were."""
+        with jax.enable_x64(True):
+            return _one_round(self.plan, self.setup, state)
+
+    def measure(self, x, yardstick: Yardstick) -> dict[str, float]:
+        """The measures of a model, outside any round."""
+        with jax.enable_x64(True):
+            row = _model_measures(self.setup.objectives, self.setup.weights, x, yardstick)
+            return {name: float(value) for name, value in row.items()}
+
+    def advance(self, state, yardstick, every, end, last, capacity, keep_models):
+        """Rounds up to ``end``, recording every ``every``-th and the ``last``: (state, rows, models, code).
+
+        The state that is given is used up.
+        """
+        with jax.enable_x64(True):
+            state, record, code = _advance(
+                self.plan, capacity, keep_models, self.setup, state, yardstick, every, end, last
+            )
+            used = int(record.used)
+            rows = {name: np.asarray(column)[:used] for name, column in record.rows.items()}
+            models = jax.tree.map(lambda m: np.asarray(m)[:used], record.models)
+            return state, rows, models, int(code)
+
+
+_model_measures = jax.jit(model_measures)

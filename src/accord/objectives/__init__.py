@@ -1,0 +1,27 @@
+"""Client objectives f_i: mean loss over a client's rows plus penalties."""
+
+from accord.objectives.custom import CustomObjective
+from accord.objectives.linear import LinearObjective
+from accord.objectives.losses import (
+    HuberLoss,
+    LogisticLoss,
+    PoissonLoss,
+    SoftmaxLoss,
+    SquaredLoss,
+)
+from accord.objectives.penalties import BoundedPenalty, Ridge
+from accord.objectives.quadratic import Quadratic, diagonalised
+
+__all__ = [
+    "BoundedPenalty",
+    "CustomObjective",
+    "HuberLoss",
+    "LinearObjective",
+    "LogisticLoss",
+    "PoissonLoss",
+    "Quadratic",
+    "Ridge",
+    "SoftmaxLoss",
+    "SquaredLoss",
+    "diagonalised",
+]

@@ -1,0 +1,107 @@
+"""Losses of a linear predictor: value, slope and curvature of one row.
+
+``eta`` is the predictor, of shape (n,) or, for softmax, (n, C); ``y`` are the n targets. ``slope`` is
+the derivative in eta, ``bend`` the second derivative applied to a direction. ``curvature`` bounds the
+second derivative from above (None: unbounded), ``flatness`` from below.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+
+@dataclass(frozen=True)
+class SquaredLoss:
+    """(1/2) (eta - y)^2."""
+
+    curvature = 1.0
+    flatness = 1.0
+
+    def value(self, eta, y):
+        return 0.5 * (eta - y) ** 2
+
+    def slope(self, eta, y):
+        return eta - y
+
+    def bend(self, eta, y, direction):
+        return direction
+
+
+@dataclass(frozen=True)
+class LogisticLoss:
+    """log(1 + exp(eta)) - y eta, with labels y in {0, 1}."""
+
+    curvature = 0.25
+    flatness = 0.0
+
+    def value(self, eta, y):
+        return jnp.logaddexp(0.0, eta) - y * eta
+
+    def slope(self, eta, y):
+        return jax.nn.sigmoid(eta) - y
+
+    def bend(self, eta, y, direction):
+        p = jax.nn.sigmoid(eta)
+        return p * (1 - p) * direction
+
+
+@dataclass(frozen=True)
+class SoftmaxLoss:
+    """logsumexp(eta) - eta[y], with labels y in 0 .. classes - 1 and eta of shape (n, classes)."""
+
+    classes: int
+
+    curvature = 0.5
+    flatness = 0.0
+
+    def _one_hot(self, eta, y):
+        return (y[:, None] == jnp.arange(self.classes)).astype(eta.dtype)
+
+    def value(self, eta, y):
+        return jax.nn.logsumexp(eta, axis=1) - (self._one_hot(eta, y) * eta).sum(1)
+
+    def slope(self, eta, y):
+        return jax.nn.softmax(eta, axis=1) - self._one_hot(eta, y)
+
+    def bend(self, eta, y, direction):
+        p = jax.nn.softmax(eta, axis=1)
+        return p * (direction - (p * direction).sum(1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class PoissonLoss:
+    """exp(eta) - y eta, with counts y >= 0; the log-likelihood's constant log(y!) is left out."""
+
+    curvature = None
+    flatness = 0.0
+
+    def value(self, eta, y):
+        return jnp.exp(eta) - y * eta
+
+    def slope(self, eta, y):
+        return jnp.exp(eta) - y
+
+    def bend(self, eta, y, direction):
+        return jnp.exp(eta) * direction
+
+
+@dataclass(frozen=True)
+class HuberLoss:
+    """(1/2) r^2 where |r| <= threshold, threshold (|r| - threshold / 2) beyond; r = eta - y."""
+
+    threshold: float = 1.0
+
+    curvature = 1.0
+    flatness = 0.0
+
+    def value(self, eta, y):
+        r = abs(eta - y)
+        inside = 0.5 * r**2
+        return jnp.where(r <= self.threshold, inside, self.threshold * (r - 0.5 * self.threshold))
+
+    def slope(self, eta, y):
+        return jnp.clip(eta - y, -self.threshold, self.threshold)
+
+    def bend(self, eta, y, direction):
+        return jnp.where(abs(eta - y) <= self.threshold, direction, 0 * direction)

@@ -1,0 +1,22 @@
+"""Local solvers of the proximal sub-problem that the primal-dual methods share."""
+
+from accord.oracles.base import Oracle, Solution
+from accord.oracles.exact import Exact
+from accord.oracles.first_order import (
+    SGD,
+    GradientDescent,
+    Linearised,
+    VarianceReduced,
+    steps,
+)
+
+__all__ = [
+    "SGD",
+    "Exact",
+    "GradientDescent",
+    "Linearised",
+    "Oracle",
+    "Solution",
+    "VarianceReduced",
+    "steps",
+]

@@ -1,0 +1,16 @@
+"""What theory says of a problem: L, mu, G; default parameters; skip probability; certificate."""
+
+from accord.theory.certificate import Certificate, certificate
+from accord.theory.constants import Constants, constants
+from accord.theory.defaults import resolve
+from accord.theory.heterogeneity import dissimilarity, skip_probability
+
+__all__ = [
+    "Certificate",
+    "Constants",
+    "certificate",
+    "constants",
+    "dissimilarity",
+    "resolve",
+    "skip_probability",
+]
