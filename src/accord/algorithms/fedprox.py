@@ -38,7 +38,8 @@ class FedProx(Algorithm):
 
     @property
     def exact(self):
-        return Exactness(self.local_steps == 1 and not self.noisy, "local_steps=1, full gradients, all clients")
+        one = self.local_steps == 1 and not self.noisy
+        return Exactness(one, "local_steps=1, full gradients, all clients", absent=False)
 
     def init_server(self, x):
         return Model(x)

@@ -43,6 +43,7 @@ class SCAFFOLD(Algorithm):
     batch_size: int | None = static(None)
 
     absent = Pair(x="participants", control="latest")
+    state_in_message = True
     source = "karimireddy2020scaffold"
 
     def init_server(self, x):

@@ -13,10 +13,11 @@ Tree = Any
 
 
 class Exactness(NamedTuple):
-    """Whether a method reaches the minimiser of F, and under which condition."""
+    """Whether a method reaches the minimiser of F, under which condition, and with absent clients."""
 
     reaches: bool
     when: str
+    absent: bool = True
 
 
 class Model(NamedTuple):

@@ -45,6 +45,11 @@ def make_job(
     algorithm, problem, seed=0, participation=1.0, x0=None, client_state="client", dtype=None
 ) -> Job:
     """Checks everything that can be checked before compiling, and fills in the defaults."""
+    with jax.enable_x64(True):
+        return _make_job(algorithm, problem, seed, participation, x0, client_state, dtype)
+
+
+def _make_job(algorithm, problem, seed, participation, x0, client_state, dtype) -> Job:
     from accord.problems import Problem
 
     checks.check_algorithm(algorithm)
@@ -97,8 +102,7 @@ def _start(x0, problem, dtype):
     wanted, given = jax.tree.structure(expected), jax.tree.structure(x0)
     if wanted != given:
         raise ValueError(f"x0: its structure is {given}; expected {wanted}")
-    with jax.enable_x64(True):
-        x0 = jax.tree.map(lambda leaf: jnp.array(leaf, dtype), x0)
+    x0 = jax.tree.map(lambda leaf: jnp.array(leaf, dtype), x0)
     for a, b in zip(jax.tree.leaves(x0), jax.tree.leaves(expected), strict=True):
         if a.shape != np.shape(b):
             raise ValueError(f"x0: an array of shape {a.shape}; expected {np.shape(b)}")

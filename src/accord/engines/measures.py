@@ -47,7 +47,7 @@ def consensus_measures(models, weights, masks, x, penalty) -> dict[str, Any]:
         rows = [a.reshape(len(w), -1) for a in apart]
         squares += jnp.sum(w * mask * sum((r**2).sum(1) for r in rows))
         share += jnp.sum(w * mask)
-        per_client = jnp.max(jnp.stack([abs(r).max(1) for r in rows]), 0)
+        per_client = jnp.max(jnp.stack([jnp.max(abs(r), 1, initial=0) for r in rows]), 0)
         largest = jnp.maximum(largest, jnp.max(per_client * mask))
     row = {"consensus": jnp.sqrt(squares / jnp.where(share > 0, share, 1))}
     if penalty is not None:

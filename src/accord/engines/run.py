@@ -85,8 +85,8 @@ def run(
         raise ValueError(f"engine: got {engine!r}; accepted are {', '.join(ENGINES)}")
     if stop is not None and not isinstance(stop, Stop):
         raise TypeError(f"stop: got {type(stop).__name__}; expected accord.Stop(gradient_norm=...)")
+    job = make_job(algorithm, problem, seed, participation, x0, client_state, dtype)
     with jax.enable_x64(True):
-        job = make_job(algorithm, problem, seed, participation, x0, client_state, dtype)
         return _run(job, rounds, "x" in record, every, stop, ENGINES[engine], reference, progress)
 
 

@@ -271,6 +271,17 @@ class Star:
         with jax.enable_x64(True):
             return _one_round(self.plan, self.setup, state)
 
+    def in_client_order(self, stacks) -> Any:
+        """Per-bucket stacks, as ``state.clients`` and ``seen.models`` are, as one stack in client order."""
+        order = np.argsort(np.concatenate([np.asarray(m) for m in self.setup.members]))
+        return jax.tree.map(lambda *s: np.concatenate([np.asarray(p) for p in s])[order], *stacks)
+
+    def duals(self, state: State) -> Any:
+        """The dual lambda_{s|i} of every client, stacked in client order."""
+        with jax.enable_x64(True):
+            one = jax.vmap(self.job.algorithm.dual, (0, None))
+            return self.in_client_order([one(c, state.server.x) for c in state.clients])
+
     def measure(self, x, yardstick: Yardstick) -> dict[str, float]:
         """The measures of a model, outside any round."""
         with jax.enable_x64(True):

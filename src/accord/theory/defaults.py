@@ -84,14 +84,15 @@ def _with_step_size(algorithm, c: Constants):
         return algorithm
     on_subproblem = getattr(holder, "form", fact(algorithm, "local")) == "gradient"
     safe = 1 / (L + rho if on_subproblem else L)
-    bound = fact(algorithm, "step_bound") * safe
+    # An estimate of L is doubled for the default; a given step is held against the estimate itself.
+    bound = fact(algorithm, "step_bound") * safe * (2 if c.estimated else 1)
     if holder.step_size is None:
         holder = dataclasses.replace(holder, step_size=safe)
     elif holder.step_size > bound * (1 + 1e-9):
         known = "a local estimate of L" if c.estimated else "L from the data"
         warnings.warn(
             f"step_size: {holder.step_size:g} is above the stable bound {bound:g} "
-            f"({known}: {L:g}); the run may diverge",
+            f"(from {known}); the run may diverge",
             UserWarning,
             stacklevel=5,
         )

@@ -1,0 +1,44 @@
+# Every target makes the private environment it needs; PYTHON chooses the interpreter.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint bench mutants clean
+
+$(VENV)/user: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e .
+	touch $@
+
+$(VENV)/developer: $(VENV)/user
+	$(BIN)/pip install --quiet -e '.[dev]'
+	touch $@
+
+# The main job on real data: a table on the terminal, report.html and pictures in demo/.
+demo: $(VENV)/user
+	mkdir -p demo
+	$(BIN)/accord compare --output demo/report.html
+
+# The whole suite: style, types, then every test.
+test: lint
+	$(BIN)/pytest -n auto --dist loadgroup
+
+lint: $(VENV)/developer
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+# Speed and memory as ratios measured in one run.
+bench: $(VENV)/developer
+	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/gradient.py
+	$(BIN)/python benchmarks/start_up.py
+	$(BIN)/python benchmarks/memory.py
+
+# Flips signs and drops factors in algorithms/ and oracles/; the tests must notice every one.
+mutants: $(VENV)/developer
+	$(BIN)/python tests/mutants.py
+
+clean:
+	rm -rf $(VENV) demo build dist
