@@ -99,6 +99,8 @@ def _participation(participation, clients: int):
 def _start(x0, problem, dtype):
     expected = problem.initial()
     x0 = expected if x0 is None else x0
+    if isinstance(expected, np.ndarray):
+        x0 = np.asarray(x0)
     wanted, given = jax.tree.structure(expected), jax.tree.structure(x0)
     if wanted != given:
         raise ValueError(f"x0: its structure is {given}; expected {wanted}")

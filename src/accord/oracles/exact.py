@@ -27,7 +27,7 @@ class Exact(Oracle):
     needs = frozenset({"grad", "prox"})
 
     tolerance: float = 0.0
-    max_iterations: int = 50
+    max_iterations: int = 100
     method: str = static("auto")
 
     def __call__(self, objective, start, dual, centre, penalty, key, memory=()):

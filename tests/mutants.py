@@ -1,0 +1,171 @@
+"""Flips signs and drops factors in algorithms/ and oracles/, and asks the tests to notice.
+
+``python tests/mutants.py [NAME ...]`` makes every mutant of the files (all, or those named), runs the
+tests that concern it on a copy of the package, and prints who survived; it ends non-zero if one did.
+"""
+
+import argparse
+import ast
+import copy
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "accord"
+FOLDERS = ("algorithms", "oracles")
+TESTS = (
+    "tests/test_oracles.py",
+    "tests/test_numpy_reference.py",
+    "tests/conformance",
+    "tests/test_identities.py",
+    "tests/test_run.py",
+)
+
+# Mutants that change nothing that a method promises, each with the reason.
+EQUIVALENT: dict[str, str] = {}
+
+
+def variants(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """The mutants of one expression: a word for each, and the expression in its place."""
+    if isinstance(node, ast.BinOp):
+        return _binary(node)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return [("sign dropped", node.operand)]
+    if isinstance(node, ast.Call):
+        return _call(node)
+    return []
+
+
+def _binary(node: ast.BinOp):
+    swap = {ast.Add: ast.Sub, ast.Sub: ast.Add}
+    if type(node.op) in swap:
+        return [("sign flipped", ast.BinOp(node.left, swap[type(node.op)](), node.right))]
+    if isinstance(node.op, ast.Mult):
+        return [("left factor dropped", node.right), ("right factor dropped", node.left)]
+    if isinstance(node.op, ast.Div):
+        return [("divisor dropped", node.left)]
+    return []
+
+
+def _call(node: ast.Call):
+    function = node.func
+    is_tree = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "tree"
+    if not is_tree:
+        return []
+
+    def call(name, *arguments):
+        return ast.Call(ast.Attribute(ast.Name("tree", ast.Load()), name, ast.Load()), [*arguments], [])
+
+    def minus(value):
+        return ast.UnaryOp(ast.USub(), value)
+
+    a = node.args
+    one = ast.Constant(1)
+    mutants = {
+        "add": lambda: [("sign flipped", call("subtract", *a))],
+        "subtract": lambda: [("sign flipped", call("add", *a))],
+        "scale": lambda: [("factor dropped", a[1]), ("sign flipped", call("scale", minus(a[0]), a[1]))],
+        "add_scaled": lambda: [
+            ("factor dropped", call("add_scaled", a[0], one, a[2])),
+            ("sign flipped", call("add_scaled", a[0], minus(a[1]), a[2])),
+        ],
+        "reflect": lambda: [
+            ("factor 2 dropped", call("subtract", *a)),
+            ("arguments swapped", call("reflect", a[1], a[0])),
+        ],
+        "mix": lambda: [("share dropped", a[2]), ("arguments swapped", call("mix", a[0], a[2], a[1]))],
+    }
+    return mutants.get(function.attr, list)()
+
+
+def mutants_of(path: Path):
+    """(label, source) of every mutant of a file."""
+    tree = ast.parse(path.read_text())
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.expr)]
+    annotations = {id(n) for n in ast.walk(tree) for n in _annotation_nodes(n)}
+    for position, node in enumerate(nodes):
+        if id(node) in annotations:
+            continue
+        for word, replacement in variants(node):
+            mutated = copy.deepcopy(tree)
+            target = [n for n in ast.walk(mutated) if isinstance(n, ast.expr)][position]
+            new = ast.fix_missing_locations(
+                ast.copy_location(copy.deepcopy(replacement), target)
+            )
+            source = ast.unparse(ast.fix_missing_locations(_Replace(target, new).visit(mutated)))
+            shown = ast.unparse(node).replace("\n", " ")[:70]
+            yield f"{path.parent.name}/{path.name}:{node.lineno} {word}: {shown}", source
+
+
+def _annotation_nodes(node):
+    for name in ("annotation", "returns"):
+        annotation = getattr(node, name, None)
+        if isinstance(annotation, ast.AST):
+            yield from ast.walk(annotation)
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, old, new):
+        self.old, self.new = old, new
+
+    def visit(self, node):
+        return self.new if node is self.old else super().visit(node)
+
+
+def _tests(package_root: Path, *arguments: str) -> bool:
+    """Whether the tests pass on a copy of the package."""
+    environment = os.environ | {"PYTHONPATH": str(package_root), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800
+    )
+    if done.returncode not in (0, 1, 2, 5):
+        raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
+    return done.returncode in (0, 5)
+
+
+def survives(label: str, source: str) -> bool:
+    """Whether no test notices a mutant: first those of its own name, then all of them."""
+    place = label.split(":")[0]
+    stem = Path(place).stem.replace("_", "")
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(PACKAGE, Path(folder) / "accord")
+        (Path(folder) / "accord" / place).write_text(source)
+        if place.startswith("algorithms") and not stem.startswith("primaldual"):
+            if not _tests(Path(folder), *TESTS, "-k", stem):
+                return False
+        return _tests(Path(folder), *TESTS)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="parts of file names, as gpdmm; default: all files")
+    chosen = parser.parse_args().names
+    paths = [p for f in FOLDERS for p in sorted((PACKAGE / f).glob("*.py"))]
+    paths = [p for p in paths if not chosen or any(name in str(p) for name in chosen)]
+    everything = [m for p in paths for m in mutants_of(p)]
+    began, alive, excused = time.time(), [], []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (label, _), lives in zip(
+            everything, pool.map(lambda m: survives(*m), everything), strict=True
+        ):
+            if lives:
+                (excused if label in EQUIVALENT else alive).append(label)
+            print("SURVIVED" if lives else "killed  ", label, flush=True)
+    print(
+        f"{len(everything)} mutants, {len(everything) - len(alive) - len(excused)} killed, "
+        f"{len(excused)} equivalent, {len(alive)} survived, in {time.time() - began:.0f} s"
+    )
+    for label in alive:
+        print("survived:", label)
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
