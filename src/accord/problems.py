@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import flatten_util
 
 from accord.data.clients import Clients
 from accord.objectives import (
@@ -30,10 +31,13 @@ from accord.objectives import (
     SquaredLoss,
     diagonalised,
 )
-from accord.reference import Reference, minimise, solve_quadratic
+from accord.reference import Reference, minimise, solve, solve_quadratic
 
 GRAM_LIMIT = 2048
-"""The most features for which a d x d matrix per client is formed."""
+"""The most features for which d x d matrices are formed."""
+
+_MOMENTS_LIMIT = 2**26
+"""The most numbers that the d x d matrices of all clients may hold together."""
 
 
 class Prepared(NamedTuple):
@@ -151,6 +155,16 @@ class Problem:
             args = prepared.objectives, prepared.weights, self._cast(x), self._cast(direction)
             return jax.tree.map(np.asarray, _hessian_product(*args))
 
+    def hessian(self, x) -> np.ndarray:
+        """The Hessian of F at x over the raveled parameters (P, P)."""
+        with jax.enable_x64(True):
+            prepared = self.prepare()
+            return np.asarray(_hessian(prepared.objectives, prepared.weights, self._cast(x)))
+
+    def pooled_hessian(self) -> np.ndarray | None:
+        """The Hessian of F where it is constant and small enough to form, else None."""
+        return None
+
     def _cast(self, x):
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, self.dtype), x)
 
@@ -169,15 +183,19 @@ class Problem:
 
 
 def _checked_dtype(dtype) -> str:
-    name = np.dtype(dtype).name
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
     if name not in ("float64", "float32"):
         raise ValueError(f'dtype: got {name}; accepted are "float64" and "float32"')
     return name
 
 
 def _non_negative(name: str, value: float) -> float:
-    if not np.isfinite(value) or value < 0:
-        raise ValueError(f"{name}: got {value}; accepted is a finite number >= 0")
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or value < 0:
+        raise ValueError(f"{name}: got {value!r}; accepted is a finite number >= 0")
     return float(value)
 
 
@@ -219,6 +237,17 @@ def _hessian_product(objectives, weights, x, direction):
     return combine(weights, stacks)
 
 
+@jax.jit
+def _hessian(objectives, weights, x):
+    flat, unravel = flatten_util.ravel_pytree(x)
+
+    def product(v):
+        image = _hessian_product(objectives, weights, x, unravel(v))
+        return flatten_util.ravel_pytree(image)[0]
+
+    return jax.lax.map(product, jnp.eye(flat.size, dtype=flat.dtype), batch_size=16)
+
+
 class LinearProblem(Problem):
     """Clients with a loss of a linear predictor: see the functions of this module."""
 
@@ -230,7 +259,7 @@ class LinearProblem(Problem):
                 "axis of features: flatten them, or use accord.problems.custom"
             )
         self.loss, self.penalties, self.intercept, self.name = loss, penalties, intercept, name
-        self.convex = all(p.curvature()[0] >= 0 for p in penalties)
+        self.convex = sum(p.curvature()[0] for p in penalties) >= 0
         if not self.convex:
             self.offers = self.offers - {"prox"}
 
@@ -243,25 +272,46 @@ class LinearProblem(Problem):
     def _quadratic(self) -> bool:
         return isinstance(self.loss, SquaredLoss) and all(isinstance(p, Ridge) for p in self.penalties)
 
+    @property
+    def _width(self) -> int:
+        return self.clients.features[0] + self.intercept
+
     def _gram(self, needs) -> bool:
         """Whether d x d matrices take the place of the rows: exact steps, or when it is cheaper."""
-        d = self.clients.features[0] + self.intercept
-        if not self._quadratic or "minibatch" in needs or d > GRAM_LIMIT:
+        if "minibatch" in needs or not self._quadratic or not self._has_moments:
             return False
-        return "prox" in needs or 2 * d <= self.clients.rows / len(self.clients)
+        return "prox" in needs or 2 * self._width <= self.clients.rows / len(self)
+
+    @property
+    def _has_moments(self) -> bool:
+        return self._width <= GRAM_LIMIT and len(self) * self._width**2 <= _MOMENTS_LIMIT
+
+    def _ridge(self):
+        """The regulariser's diagonal: l2, and 0 for the intercept."""
+        penalised = np.arange(self._width) < self.clients.features[0]
+        return sum(p.l2 for p in self.penalties) * penalised
 
     @functools.cached_property
-    def _moments(self):
-        """(A'WA + regulariser, A'Wy, (1/2) y'Wy) of every client, W its normalised row weights."""
-        d = self.clients.features[0] + self.intercept
-        m = len(self)
-        H, b, c = np.zeros((m, d, d)), np.zeros((m, d)), np.zeros(m)
+    def _pooled(self):
+        """(Hessian of F, minimiser by the normal equations) of a least-squares problem."""
+        H, b = np.diag(self._ridge()), np.zeros(self._width)
         for i, X, y, w in self._client_rows():
-            weighted = w[:, None] * X
-            H[i], b[i], c[i] = weighted.T @ X, weighted.T @ y, 0.5 * (w * y) @ y
-        penalised = np.arange(d) < self.clients.features[0]
-        H[:, penalised, penalised] += sum(p.l2 for p in self.penalties)
-        return H, b, c
+            weighted = self.weights[i] * w[:, None] * X
+            H, b = H + weighted.T @ X, b + weighted.T @ y
+        return H, solve(H, b)[0]
+
+    @functools.cached_property
+    def _moments(self) -> Quadratic:
+        """Every client's quadratic, expanded around the pooled solution."""
+        m, d = len(self), self._width
+        H, b, c = np.zeros((m, d, d)), np.zeros((m, d)), np.zeros(m)
+        ridge, centre = self._ridge(), self._pooled[1]
+        for i, X, y, w in self._client_rows():
+            residual = y - X @ centre
+            H[i] = (w[:, None] * X).T @ X + np.diag(ridge)
+            b[i] = X.T @ (w * residual) - ridge * centre
+            c[i] = 0.5 * (w * residual) @ residual + 0.5 * (ridge * centre) @ centre
+        return Quadratic(H, b, c, np.broadcast_to(centre, (m, d)))
 
     def _client_rows(self):
         """(i, X with the intercept's column, y, normalised weights) client by client, float64."""
@@ -280,11 +330,7 @@ class LinearProblem(Problem):
 
     def _build(self, bucket, dtype, needs):
         if self._gram(needs):
-            H, b, c = (jnp.asarray(a) for a in self._moments)
-            quadratic = Quadratic(H, b, c)
-            if "prox" in needs:
-                quadratic = diagonalised(quadratic)
-            return jax.tree.map(lambda leaf: leaf.astype(dtype), quadratic)
+            return _quadratic_on_device(self._moments, dtype, needs)
         targets = bucket.targets
         kind = "int32" if isinstance(self.loss, SoftmaxLoss) else dtype
         m = len(bucket.clients)
@@ -305,19 +351,24 @@ class LinearProblem(Problem):
             return None
         low, high = np.sum([p.curvature() for p in self.penalties], axis=0)
         L, mu = np.zeros(len(self)), np.zeros(len(self))
-        if self._quadratic and self._moments[0].shape[1] <= GRAM_LIMIT:
-            values = np.linalg.eigvalsh(self._moments[0])
-            return values[:, -1], np.maximum(values[:, 0], 0)
+        if self._quadratic and self._width <= GRAM_LIMIT:
+            for i, X, _, w in self._client_rows():
+                values = np.linalg.eigvalsh((w[:, None] * X).T @ X + np.diag(self._ridge()))
+                L[i], mu[i] = values[-1], max(values[0], 0)
+            return L, mu
         for i, X, _, w in self._client_rows():
             L[i] = self.loss.curvature * _largest_eigenvalue(X * np.sqrt(w)[:, None]) + high
             mu[i] = 0.0 if self.intercept and low > 0 else low
         return L, mu
 
+    def pooled_hessian(self) -> np.ndarray | None:
+        """The Hessian of F where it is constant and small enough to form, else None."""
+        return self._pooled[0] if self._quadratic and self._width <= GRAM_LIMIT else None
+
     @functools.cached_property
     def _reference(self):
-        if self._quadratic and self._moments[0].shape[1] <= GRAM_LIMIT:
-            H, b, _ = (np.tensordot(self.weights, a, 1) for a in self._moments)
-            return solve_quadratic(self, H, b)
+        if self.pooled_hessian() is not None:
+            return solve_quadratic(self, *self._pooled)
         return minimise(self) if self.convex else None
 
 
@@ -339,6 +390,13 @@ def normalised(row_weights: np.ndarray) -> np.ndarray:
     return row_weights / np.where(totals > 0, totals, 1)
 
 
+def _quadratic_on_device(quadratic: Quadratic, dtype, needs) -> Quadratic:
+    quadratic = jax.tree.map(jnp.asarray, quadratic)
+    if "prox" in needs:
+        quadratic = diagonalised(quadratic)
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), quadratic)
+
+
 def on_device(array: np.ndarray, dtype=None):
     """The array on the device: in place where its dtype allows, since clients own aligned memory."""
     if dtype is not None:
@@ -352,41 +410,55 @@ class QuadraticProblem(Problem):
     offers = frozenset({"grad", "prox", "hessian_product"})
 
     def __init__(self, hessians, linears, constants=None, weights=None, dtype="float64"):
-        hessians, linears = np.asarray(hessians, float), np.asarray(linears, float)
+        linears = _finite("linears", linears)
+        if linears.ndim != 2:
+            raise ValueError(f"linears: shape {linears.shape}; expected (clients, d)")
         m, d = linears.shape
-        if hessians.shape != (m, d, d):
-            raise ValueError(f"hessians: shape {hessians.shape}; expected {(m, d, d)}")
+        hessians = _finite("hessians", hessians, (m, d, d))
         symmetric = np.allclose(hessians, np.swapaxes(hessians, 1, 2))
         if not symmetric or np.linalg.eigvalsh(hessians).min() < -1e-9 * abs(hessians).max():
             raise ValueError("hessians: expected symmetric positive semi-definite matrices")
-        constants = np.zeros(m) if constants is None else np.asarray(constants, float)
-        self._moments = hessians, linears, constants
+        constants = _finite("constants", np.zeros(m) if constants is None else constants, (m,))
+        self._given = Quadratic(hessians, linears, constants, np.zeros((m, d)))
         placeholder = Clients.from_arrays([(np.zeros((1, d)), [0.0])] * m)
         super().__init__(placeholder, "equal", dtype)
         self.name = "quadratic"
         if weights is not None:
-            weights = np.asarray(weights, float)
-            if weights.shape != (m,) or (weights < 0).any() or not weights.sum() > 0:
+            weights = _finite("weights", weights, (m,))
+            if (weights < 0).any() or not weights.sum() > 0:
                 raise ValueError(f"weights: expected {m} numbers >= 0 with a positive sum")
             self.weights = weights / weights.sum()
 
     def initial(self):
-        return np.zeros(self._moments[1].shape[1], self.dtype)
+        return np.zeros(self._given.linear.shape[1], self.dtype)
 
     def _build(self, bucket, dtype, needs):
-        quadratic = Quadratic(*(jnp.asarray(a) for a in self._moments))
-        if "prox" in needs:
-            quadratic = diagonalised(quadratic)
-        return jax.tree.map(lambda leaf: leaf.astype(dtype), quadratic)
+        return _quadratic_on_device(self._given, dtype, needs)
 
     def curvature(self):
-        values = np.linalg.eigvalsh(self._moments[0])
+        values = np.linalg.eigvalsh(self._given.hessian)
         return values[:, -1], np.maximum(values[:, 0], 0)
+
+    def pooled_hessian(self):
+        """The Hessian of F."""
+        return np.tensordot(self.weights, self._given.hessian, 1)
 
     @functools.cached_property
     def _reference(self):
-        H, b, _ = (np.tensordot(self.weights, a, 1) for a in self._moments)
-        return solve_quadratic(self, H, b)
+        b = self.weights @ self._given.linear
+        return solve_quadratic(self, self.pooled_hessian(), solve(self.pooled_hessian(), b)[0])
+
+
+def _finite(name: str, value, shape=None) -> np.ndarray:
+    try:
+        array = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: expected an array of numbers") from None
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name}: shape {array.shape}; expected {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: has a NaN or infinite entry")
+    return array
 
 
 class CustomProblem(Problem):
@@ -408,7 +480,7 @@ class CustomProblem(Problem):
     def _check_loss(self):
         X, y = next((X, y) for X, y in self.clients if len(y))
         with jax.enable_x64(True):
-            row, target = self._on_device(X[0]), self._on_device(y[0])
+            row, target = (self._on_device(a, self.dtype) for a in (X[0], y[0]))
             out = jax.eval_shape(self.loss, self.init, row, target)
         if not hasattr(out, "shape") or out.shape != ():
             raise ValueError(
@@ -416,16 +488,16 @@ class CustomProblem(Problem):
                 "not a batch"
             )
 
-    def _on_device(self, array):
-        return on_device(array, self.dtype if array.dtype.kind == "f" else None)
+    def _on_device(self, array, dtype):
+        return on_device(array, dtype if array.dtype.kind == "f" else None)
 
     def initial(self):
         return self.init
 
     def _build(self, bucket, dtype, needs):
         return CustomObjective(
-            features=self._on_device(bucket.features),
-            targets=self._on_device(bucket.targets),
+            features=self._on_device(bucket.features, dtype),
+            targets=self._on_device(bucket.targets, dtype),
             row_weights=jnp.asarray(normalised(bucket.row_weights), dtype),
             rows=jnp.asarray(self.clients.sizes[bucket.clients], "int32"),
             l2=jnp.full(len(bucket.clients), self.l2, dtype),
@@ -476,10 +548,12 @@ def softmax(clients, l2=0.0, weights="rows", intercept=False, dtype="float64", c
     """
     _check_labels(clients, None)
     largest = max(int(y.max()) for _, y in clients if len(y))
-    classes = max(largest + 1, 2) if classes is None else int(classes)
+    classes = max(largest + 1, 2) if classes is None else classes
+    if not isinstance(classes, int | np.integer) or classes < 2:
+        raise ValueError(f"classes: got {classes!r}; accepted is a whole number >= 2")
     if largest >= classes:
         raise ValueError(f"classes: got {classes}, but a label is {largest}; labels are 0 .. classes - 1")
-    return _linear(clients, SoftmaxLoss(classes), l2, weights, intercept, dtype, "softmax")
+    return _linear(clients, SoftmaxLoss(int(classes)), l2, weights, intercept, dtype, "softmax")
 
 
 def poisson(clients, l2=0.0, weights="rows", intercept=False, dtype="float64") -> Problem:
@@ -498,7 +572,7 @@ def huber(
 
     h(r) = r^2/2 for |r| <= threshold and threshold (|r| - threshold/2) beyond.
     """
-    if not threshold > 0:
+    if not _non_negative("threshold", threshold) > 0:
         raise ValueError(f"threshold: got {threshold}; accepted is a number > 0")
     loss = HuberLoss(float(threshold))
     return _linear(clients, loss, l2, weights, intercept, dtype, "huber")
@@ -526,13 +600,11 @@ def averaging(values, dtype="float64") -> Problem:
 
     ``values`` is (m,) or (m, d); x has shape (d,).
     """
-    values = np.asarray(values, float)
+    values = _finite("values", values)
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or not values.size:
         raise ValueError(f"values: shape {values.shape}; expected (clients,) or (clients, d)")
-    if not np.isfinite(values).all():
-        raise ValueError("values: has a NaN or infinite entry")
     identity = np.broadcast_to(np.eye(values.shape[1]), (len(values), *[values.shape[1]] * 2))
     return quadratic(identity, values, 0.5 * (values**2).sum(1), dtype=dtype)
 

@@ -6,6 +6,14 @@ import jax
 import numpy as np
 from jax import flatten_util, tree_util
 
+DENSE_LIMIT = 700
+"""The most parameters for which Newton's method forms the Hessian of F."""
+
+_NO_MINIMISER = (
+    "reference: no minimiser was found (gradient norm {norm:.1e} after Newton's method); the classes may "
+    "be separable, a category may have one outcome only, or columns may be collinear: add l2 > 0"
+)
+
 
 class Reference(NamedTuple):
     """The minimiser of F.
@@ -20,88 +28,151 @@ class Reference(NamedTuple):
     unique: bool
 
 
-def solve_quadratic(problem, H: np.ndarray, b: np.ndarray) -> Reference:
-    """The solution of H x = b of least norm, with two steps of iterative refinement."""
-    values, vectors = np.linalg.eigh(H)
-    keep = values > values[-1] * len(b) * np.finfo(float).eps
-    inverse = vectors[:, keep] / values[keep]
-    x = inverse @ (vectors[:, keep].T @ b)
+def solve(H: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, bool]:
+    """(x, unique): the solution of H x = b, of least norm where H is singular.
+
+    H is brought to a unit diagonal first, so that columns of very different scales are no trouble.
+    """
+    units = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
+    values, vectors = np.linalg.eigh(H / np.outer(units, units))
+    tolerance = 64 * len(b) * np.finfo(float).eps
+    keep = values > values[-1] * tolerance
+    if not keep.all():
+        # Least norm is meant in x itself, not in scaled coordinates.
+        values, vectors = np.linalg.eigh(H)
+        keep, units = values > values[-1] * tolerance, np.ones(len(b))
+        if not keep.any():
+            return np.zeros(len(b)), False
+    vectors = vectors[:, keep] / units[:, None]
+    x = vectors @ (vectors.T @ b / values[keep])
     for _ in range(2):
-        x = x + inverse @ (vectors[:, keep].T @ (b - H @ x))
+        x = x + vectors @ (vectors.T @ (b - H @ x) / values[keep])
+    return x, bool(keep.all())
+
+
+def solve_quadratic(problem, H: np.ndarray, x: np.ndarray) -> Reference:
+    """The minimiser of a quadratic F from a first solution, refined with gradients from the data."""
+    for _ in range(2):
+        step, unique = solve(H, problem.gradient(x).astype(float))
+        x = x - step
     objective, gradient = problem.evaluate(x)
-    return Reference(x, float(objective), float(np.linalg.norm(gradient)), bool(keep.all()))
+    return Reference(x, float(objective), float(np.linalg.norm(gradient)), unique)
 
 
-def minimise(problem, tolerance: float = 1e-12, steps: int = 100) -> Reference:
-    """The minimiser of a convex F by L-BFGS, then Newton's method with conjugate gradients.
+def minimise(problem, tolerance: float = 1e-12) -> Reference:
+    """The minimiser of a convex F by L-BFGS, then Newton's method.
 
-    Raises ``ValueError`` where the gradient does not vanish, with the likely cause.
+    Raises ``ValueError`` where there is none, as for separable classes, with the likely cause.
     """
     with jax.enable_x64(True):
-        return _minimise(problem, tolerance, steps)
+        return _minimise(_Flat(problem), tolerance)
 
 
-def _minimise(problem, tolerance, steps) -> Reference:
-    from scipy.optimize import minimize
-    from scipy.sparse.linalg import LinearOperator, cg
+class _Flat:
+    """A problem over raveled parameters, in double precision outside."""
 
-    start, unravel = flatten_util.ravel_pytree(problem.initial())
-    start = np.asarray(start, float)
+    def __init__(self, problem):
+        self.problem = problem
+        start, self.unravel = flatten_util.ravel_pytree(problem.initial())
+        self.start = np.asarray(start, float)
 
-    def flat(tree):
+    def tree(self, v):
+        return self.unravel(np.asarray(v, self.problem.dtype))
+
+    def evaluate(self, v):
+        objective, gradient = self.problem.evaluate(self.tree(v))
+        return float(objective), self.ravel(gradient)
+
+    def ravel(self, tree):
         return np.asarray(flatten_util.ravel_pytree(tree)[0], float)
 
-    def evaluate(v):
-        objective, gradient = problem.evaluate(unravel(v))
-        return float(objective), flat(gradient)
+    def hessian(self, v):
+        return np.asarray(self.problem.hessian(self.tree(v)), float)
 
-    options = {"maxiter": 2000, "maxfun": 4000, "ftol": 0.0, "gtol": 1e-8}
-    x = minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options).x
-    spread = [np.linalg.norm(g) for g in _flat_clients(problem, unravel(x))]
-    scale = max(1.0, float(np.dot(problem.weights, spread)))
-    target = tolerance * scale if problem.dtype == "float64" else 1e-5 * scale
-    objective, gradient = evaluate(x)
+    def product(self, v, direction):
+        image = self.problem.hessian_product(self.tree(v), self.tree(np.ravel(direction)))
+        return self.ravel(image)
+
+    def spread(self, v) -> float:
+        """The weighted mean norm of the clients' gradients: the scale that grad F is small against."""
+        leaves = tree_util.tree_leaves(self.problem.client_gradients(self.tree(v)))
+        squares = sum((g**2).reshape(len(g), -1).sum(1) for g in leaves)
+        return float(self.problem.weights @ np.sqrt(squares))
+
+
+def _minimise(flat: _Flat, tolerance: float) -> Reference:
+    from scipy.optimize import minimize
+
+    dense = flat.start.size <= DENSE_LIMIT
+    units = np.ones(flat.start.size)
+    if dense:
+        first = flat.hessian(flat.start)
+        diagonal = np.diag(first)
+        units = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+
+    def scaled(u):
+        objective, gradient = flat.evaluate(u / units)
+        return objective, gradient / units
+
+    options = {"maxiter": 100 if dense else 2000, "maxfun": 4000, "ftol": 0.0, "gtol": 1e-8}
+    x = minimize(scaled, flat.start * units, jac=True, method="L-BFGS-B", options=options).x / units
+    scale = max(1.0, flat.spread(flat.start), flat.spread(x))
+    target = scale * (tolerance if flat.problem.dtype == "float64" else 1e-5)
+    x, objective, norm = _newton(flat, x, 0.1 * target, dense)
+    if not norm <= target:
+        raise ValueError(_NO_MINIMISER.format(norm=norm))
+    unique = not dense or _check_curved(flat, x, first, norm)
+    model = tree_util.tree_map(np.asarray, flat.tree(x))
+    return Reference(model, objective, norm, unique)
+
+
+def _newton(flat: _Flat, x, enough: float, dense: bool):
+    """Newton steps, halved until the gradient norm falls: (x, F(x), gradient norm)."""
+    objective, gradient = flat.evaluate(x)
     best = np.linalg.norm(gradient)
-    for _ in range(steps):
-        if best <= 0.1 * target:
+    for _ in range(100):
+        if best <= enough:
             break
-        product = LinearOperator(
-            (x.size, x.size),
-            matvec=lambda v, x=x: flat(problem.hessian_product(unravel(x), unravel(np.asarray(v)))),
-            dtype=float,
-        )
-        step, _ = cg(product, -gradient, rtol=1e-10, maxiter=10 * x.size)
+        step = -solve(flat.hessian(x), gradient)[0] if dense else _cg_step(flat, x, gradient)
         length = 1.0
         while length > 1e-6:
             trial = x + length * step
-            value, slope = evaluate(trial)
+            value, slope = flat.evaluate(trial)
             if np.linalg.norm(slope) < best:
                 break
             length /= 2
         else:
             break
         x, objective, gradient, best = trial, value, slope, np.linalg.norm(slope)
-    if not best <= target:
-        raise ValueError(
-            f"reference: no minimiser was found (gradient norm {best:.1e} after Newton's method); "
-            "the classes may be separable or columns collinear: add l2 > 0"
-        )
-    return Reference(tree_util.tree_map(np.asarray, unravel(x)), objective, float(best), _is_curved(problem, unravel, x))
+    return x, objective, float(best)
 
 
-def _flat_clients(problem, x):
-    gradients = problem.client_gradients(x)
-    leaves = [leaf.reshape(len(problem), -1) for leaf in tree_util.tree_leaves(gradients)]
-    return np.concatenate(leaves, axis=1)
+def _cg_step(flat: _Flat, x, gradient):
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    shape = (x.size, x.size)
+    product = LinearOperator(shape, matvec=lambda v: flat.product(x, v), dtype=float)
+    return cg(product, -gradient, rtol=1e-10, maxiter=10 * x.size)[0]
 
 
-def _is_curved(problem, unravel, x) -> bool:
-    """Whether F has a positive curvature in every direction at x (cheap for few parameters)."""
-    if x.size > 256:
-        return True
-    basis = np.eye(x.size)
-    columns = [
-        flatten_util.ravel_pytree(problem.hessian_product(unravel(x), unravel(v)))[0] for v in basis
-    ]
-    values = np.linalg.eigvalsh(np.asarray(columns, float))
-    return bool(values[0] > values[-1] * x.size * np.finfo(float).eps)
+def _check_curved(flat: _Flat, x, first, norm) -> bool:
+    """Whether F is curved in every direction at x; raises where x escapes to infinity.
+
+    Where F has no minimiser its gradient vanishes at infinity: a Newton step stays long however small
+    the gradient, and losses whose curvature vanishes only there have lost rank on the way.
+    """
+    H = flat.hessian(x)
+    step, unique = solve(H, flat.evaluate(x)[1])
+    far = 1e-4 if flat.problem.dtype == "float64" else 1e-2
+    escapes = np.linalg.norm(step) > far * np.linalg.norm(x) + 1e-9
+    if getattr(getattr(flat.problem, "loss", None), "flattens", False):
+        escapes |= _rank(H) < _rank(first)
+    if escapes:
+        raise ValueError(_NO_MINIMISER.format(norm=norm))
+    return unique
+
+
+def _rank(H) -> int:
+    units = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
+    values = np.linalg.eigvalsh(H / np.outer(units, units))
+    return int((values > values[-1] * 64 * len(H) * np.finfo(float).eps).sum())

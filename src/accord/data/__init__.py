@@ -1,5 +1,8 @@
 """Data: from arrays and tables to clients."""
 
+from accord.data import partition
+from accord.data.bundled import digits
 from accord.data.clients import Clients
+from accord.data.tables import read_table
 
-__all__ = ["Clients"]
+__all__ = ["Clients", "digits", "partition", "read_table"]

@@ -103,7 +103,15 @@ class Clients:
     def from_pooled(cls, features, targets, parts: Sequence[Any], names=None) -> "Clients":
         """Clients from pooled arrays and one array of row indices per client (see ``partition``)."""
         features, targets = np.asarray(features), np.asarray(targets)
-        pairs = [(features[p], targets[p]) for p in (np.asarray(q, dtype=int) for q in parts)]
+        if features.shape[:1] != targets.shape[:1]:
+            raise ValueError(
+                f"targets: {len(targets)} for {len(features)} rows of features; one a row is expected"
+            )
+        pairs = []
+        for i, part in enumerate(np.asarray(p) for p in parts):
+            if part.size and part.dtype.kind not in "iu":
+                raise ValueError(f"parts[{i}]: dtype {part.dtype}; expected row indices, as integers")
+            pairs.append((features[part.astype(int)], targets[part.astype(int)]))
         return cls.from_arrays(pairs, names)
 
     def __len__(self) -> int:
@@ -139,8 +147,9 @@ class Clients:
 
     @property
     def padding(self) -> float:
-        """Stored rows over true rows: what raggedness costs in arithmetic and memory."""
-        return sum(b.row_weights.size for b in self.buckets) / self.rows
+        """Stored rows over true rows (an empty client counting one): what raggedness costs."""
+        stored = sum(b.row_weights.size for b in self.buckets)
+        return stored / int(np.maximum(self.sizes, 1).sum())
 
     def __repr__(self) -> str:
         low, mid, high = (int(f(self.sizes)) for f in (np.min, np.median, np.max))
@@ -151,8 +160,9 @@ class Clients:
 def _entry(i: int, entry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
         raise ValueError(f"arrays[{i}]: expected a pair (X, y) or a triple (X, y, row_weights)")
-    X, y = np.asarray(entry[0]), np.asarray(entry[1])
-    for name, a in (("X", X), ("y", y)):
+    weights = entry[2] if len(entry) == 3 else np.ones(np.shape(entry[1])[:1])
+    X, y, w = (_array(i, n, a) for n, a in (("X", entry[0]), ("y", entry[1]), ("row_weights", weights)))
+    for name, a in (("X", X), ("y", y), ("row_weights", w)):
         if a.dtype.kind not in "fiub":
             raise ValueError(
                 f"arrays[{i}]: {name} has dtype {a.dtype}; accepted are numbers: encode text first"
@@ -164,10 +174,18 @@ def _entry(i: int, entry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         )
     if y.shape != X.shape[:1]:
         raise ValueError(f"arrays[{i}]: y has shape {y.shape}; expected {X.shape[:1]}, one per row of X")
-    w = np.ones(len(y)) if len(entry) == 2 else np.asarray(entry[2], dtype=float)
+    if X.size == 0 and len(X):
+        raise ValueError(f"arrays[{i}]: X has shape {X.shape}; at least one feature is needed")
     if w.shape != y.shape:
         raise ValueError(f"arrays[{i}]: row weights have shape {w.shape}; expected {y.shape}")
-    return X, y, w
+    return X, y, w.astype(float)
+
+
+def _array(i: int, name: str, value) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"arrays[{i}]: {name} is ragged; its rows want one length") from None
 
 
 def _check_names(names: list[str], count: int) -> None:

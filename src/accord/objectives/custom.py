@@ -52,6 +52,6 @@ class CustomObjective:
 
     def minibatch_grad(self, x, index):
         """The unbiased gradient estimate from the rows ``index``, as ``draw`` gives them."""
-        weights = self.row_weights[index] * (self.rows / index.shape[0])
+        weights = self.row_weights[index] * self.rows / index.shape[0]
         batch = self.features[index], self.targets[index], weights
         return jax.grad(self._value_over)(x, *batch)

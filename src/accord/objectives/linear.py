@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 
 @partial(
@@ -34,7 +35,8 @@ class LinearObjective:
         return features @ x[:-1] + x[-1] if self.intercept else features @ x
 
     def _pull_back(self, features, residuals):
-        pulled = features.T @ residuals
+        # A' r without a transposed copy of A, which XLA makes for a single client.
+        pulled = lax.dot_general(features, residuals, (((0,), (0,)), ((), ())))
         if not self.intercept:
             return pulled
         return jnp.concatenate([pulled, residuals.sum(0)[None]])
@@ -77,5 +79,5 @@ class LinearObjective:
 
     def minibatch_grad(self, x, index):
         """The unbiased gradient estimate from the rows ``index``, as ``draw`` gives them."""
-        weights = self.row_weights[index] * (self.rows / index.shape[0])
+        weights = self.row_weights[index] * self.rows / index.shape[0]
         return self._grad_over(x, self.features[index], self.targets[index], weights)

@@ -2,7 +2,7 @@
 
 ``eta`` is the predictor, of shape (n,) or, for softmax, (n, C); ``y`` are the n targets. ``slope`` is
 the derivative in eta, ``bend`` the second derivative applied to a direction. ``curvature`` bounds the
-second derivative from above (None: unbounded), ``flatness`` from below.
+second derivative from above (None: unbounded); ``flattens`` says that it vanishes only at infinity.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class SquaredLoss:
     """(1/2) (eta - y)^2."""
 
     curvature = 1.0
-    flatness = 1.0
+    flattens = False
 
     def value(self, eta, y):
         return 0.5 * (eta - y) ** 2
@@ -33,7 +33,7 @@ class LogisticLoss:
     """log(1 + exp(eta)) - y eta, with labels y in {0, 1}."""
 
     curvature = 0.25
-    flatness = 0.0
+    flattens = True
 
     def value(self, eta, y):
         return jnp.logaddexp(0.0, eta) - y * eta
@@ -53,7 +53,7 @@ class SoftmaxLoss:
     classes: int
 
     curvature = 0.5
-    flatness = 0.0
+    flattens = True
 
     def _one_hot(self, eta, y):
         return (y[:, None] == jnp.arange(self.classes)).astype(eta.dtype)
@@ -74,7 +74,7 @@ class PoissonLoss:
     """exp(eta) - y eta, with counts y >= 0; the log-likelihood's constant log(y!) is left out."""
 
     curvature = None
-    flatness = 0.0
+    flattens = True
 
     def value(self, eta, y):
         return jnp.exp(eta) - y * eta
@@ -93,7 +93,7 @@ class HuberLoss:
     threshold: float = 1.0
 
     curvature = 1.0
-    flatness = 0.0
+    flattens = False
 
     def value(self, eta, y):
         r = abs(eta - y)

@@ -64,16 +64,12 @@ def _ridge(problem) -> float:
 
 
 def _global_mu(problem, mu: float) -> float:
-    moments = getattr(problem, "_moments", None) if _is_quadratic(problem) else None
-    if moments is None:
+    H = problem.pooled_hessian()
+    if H is None:
         return mu
-    values = np.linalg.eigvalsh(np.tensordot(problem.weights, moments[0], 1))
+    values = np.linalg.eigvalsh(H)
     noise = values[-1] * len(values) * np.finfo(float).eps
     return max(float(values[0]), mu) if values[0] > noise else mu
-
-
-def _is_quadratic(problem) -> bool:
-    return getattr(problem, "_quadratic", hasattr(problem, "_moments"))
 
 
 def _local_smoothness(problem) -> np.ndarray:

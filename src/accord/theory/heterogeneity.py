@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 from jax import tree_util
-from scipy.optimize import brentq
 
 
 def dissimilarity(problem, x) -> float:
@@ -29,6 +28,8 @@ def skip_probability(tolerance: float, dissimilarity: float, smoothness: float, 
     X. Zhang, M. Hong, S. Dhople, W. Yin, Y. Liu, "FedPD", IEEE TSP 69, 2021, Table III, with s^2 under
     both branches and the log C term that the printed formula drops.
     """
+    from scipy.optimize import brentq
+
     given = {"tolerance": tolerance, "dissimilarity": dissimilarity, "smoothness": smoothness, "s": s}
     for name, value in given.items():
         if not (math.isfinite(value) and value >= 0):
