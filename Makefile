@@ -27,7 +27,7 @@ test: lint
 lint: $(VENV)/developer
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright
+	$(BIN)/mypy
 
 # Speed and memory as ratios measured in one run.
 bench: $(VENV)/developer

@@ -51,7 +51,9 @@ def softmax_gradient():
     print(f"softmax gradient, {CLIENTS} x {ROWS} x {FEATURES}, {CLASSES} classes, float32")
     for name, bare in (("XLA", by_xla), ("NumPy", by_numpy)):
         low, ours, ratio = in_turn(bare, full, 15)
-        print(f"  gradient {ours * 1e3:.1f} ms, products by {name} {low * 1e3:.1f} ms: {ratio:.2f}x")
+        print(
+            f"  gradient {ours * 1e3:.1f} ms, products by {name} {low * 1e3:.1f} ms: {ratio:.2f}x"
+        )
 
 
 def ragged():

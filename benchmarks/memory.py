@@ -7,6 +7,7 @@ import ctypes
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +20,7 @@ CASES = {
 
 def resident() -> int:
     """Bytes resident now."""
-    with open("/proc/self/statm") as file:
+    with Path("/proc/self/statm").open() as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
@@ -44,7 +45,7 @@ def measure(case: str) -> None:
     state = sum(leaf.nbytes for leaf in jax.tree.leaves(machine.init()))
     # Freed blocks that the allocator keeps for later are no part of the run.
     ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/clear_refs", "w") as file:
+    with Path("/proc/self/clear_refs").open("w") as file:
         file.write("5")  # the peak counts from here: a run, with its data there
     machine.advance(machine.init(), Yardstick(-1.0, -1.0, np.inf), 20, 20, 20, 1, False)
     peak = _peak() - before
@@ -55,7 +56,7 @@ def measure(case: str) -> None:
 
 
 def _peak() -> int:
-    with open("/proc/self/status") as file:
+    with Path("/proc/self/status").open() as file:
         line = next(line for line in file if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 

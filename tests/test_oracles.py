@@ -68,7 +68,9 @@ def test_exact_from_far_away(clients):
 def test_a_looser_tolerance_costs_fewer_gradients(clients):
     objective, start, dual, centre = subproblem("softmax", clients)
     tight, loose = (
-        oracles.Exact(tolerance=t, method="newton-cg")(objective, start, dual, centre, PENALTY, None)
+        oracles.Exact(tolerance=t, method="newton-cg")(
+            objective, start, dual, centre, PENALTY, None
+        )
         for t in (0.0, 1e-3)
     )
     assert float(loose.gradients) < float(tight.gradients)

@@ -236,7 +236,11 @@ class NoFirstMessage(accord.Algorithm):
         ({"participation": 1.5}, ValueError, "participation: got 1.5"),
         ({"participation": np.ones((3, 2), bool)}, ValueError, "shape \\(rounds, 3\\)"),
         ({"participation": np.zeros((3, 3), bool)}, ValueError, "no client at all"),
-        ({"participation": np.ones((2, 3), bool)}, ValueError, "2 rounds in the schedule, 3 to run"),
+        (
+            {"participation": np.ones((2, 3), bool)},
+            ValueError,
+            "2 rounds in the schedule, 3 to run",
+        ),
         ({"x0": [0.0]}, ValueError, "x0: "),
         ({"x0": np.zeros(4)}, ValueError, r"x0: an array of shape \(4,\); expected \(3,\)"),
         ({"x0": np.full(3, np.nan)}, ValueError, "x0: has a NaN"),
@@ -296,7 +300,7 @@ def test_a_hyperparameter_of_the_wrong_type():
 
 def test_a_method_whose_needs_the_objective_lacks(clients):
     custom = accord.problems.custom(lambda x, row, y: (row @ x - y) ** 2, np.zeros(3), clients)
-    with pytest.raises(ValueError, match="PDMM needs 'prox', .* say convex=True"):
+    with pytest.raises(ValueError, match=r"PDMM needs 'prox', .* say convex=True"):
         accord.run(accord.PDMM(oracle=accord.oracles.Exact()), custom, 2)
     averaging = accord.problems.averaging([1.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="FedAvg needs 'minibatch'"):

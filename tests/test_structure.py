@@ -45,7 +45,9 @@ def imported_parts(path: Path) -> set[str]:
     return found & set(ORDER)
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
+)
 def test_imports_go_upwards(path):
     part = part_of(path)
     if part in ("__init__", "__main__"):
@@ -61,7 +63,17 @@ def test_import_brings_nothing_heavy():
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
-    heavy = {"flwr", "torch", "matplotlib", "sklearn", "polars", "plotly", "rich", "typer", "pandas"}
+    heavy = {
+        "flwr",
+        "torch",
+        "matplotlib",
+        "sklearn",
+        "polars",
+        "plotly",
+        "rich",
+        "typer",
+        "pandas",
+    }
     heavy |= {"scipy.optimize", "scipy.sparse"}
     assert not heavy & set(loaded)
 

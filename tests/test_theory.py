@@ -47,7 +47,9 @@ def test_strong_convexity(clients):
     expected = [np.linalg.eigvalsh(gram(X))[0] + 0.3 for X, _ in clients]
     assert c.client_strong_convexity == pytest.approx(expected, rel=1e-10)
     assert constants(accord.problems.logistic(clients, l2=0.3)).strong_convexity == 0.3
-    assert constants(accord.problems.logistic(clients, l2=0.3, intercept=True)).strong_convexity == 0
+    assert (
+        constants(accord.problems.logistic(clients, l2=0.3, intercept=True)).strong_convexity == 0
+    )
 
 
 def test_an_unpenalised_intercept_is_not_counted_as_penalised(clients):
@@ -77,7 +79,8 @@ def test_estimated_smoothness_is_said_to_be_estimated(clients):
     assert c.estimated
     x = problem.reference().x
     true = [
-        np.linalg.eigvalsh(X.T @ (np.exp(X @ x)[:, None] * X) / len(X))[-1] + 0.1 for X, _ in clients
+        np.linalg.eigvalsh(X.T @ (np.exp(X @ x)[:, None] * X) / len(X))[-1] + 0.1
+        for X, _ in clients
     ]
     assert c.smoothness > max(true)
     run = accord.run(accord.GPDMM(), problem, 3000, every=3000)
@@ -125,7 +128,9 @@ def test_merely_convex_clients_are_relaxed(clients):
     assert resolve(accord.PDMM(), accord.problems.logistic(clients)).relaxation == 0.5
 
 
-@pytest.mark.parametrize("algorithm", [accord.AGPDMM(step_size=1.2), accord.SCAFFOLD(step_size=1.2)])
+@pytest.mark.parametrize(
+    "algorithm", [accord.AGPDMM(step_size=1.2), accord.SCAFFOLD(step_size=1.2)]
+)
 def test_a_step_above_the_bound_warns_with_the_bound(clients, algorithm):
     problem = accord.problems.least_squares(clients, l2=0.3)
     bound = f"{1 / constants(problem).smoothness:g}"

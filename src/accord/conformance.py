@@ -38,17 +38,17 @@ class Result(NamedTuple):
     detail: str
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """A check that does not hold."""
 
 
-class Inapplicable(Exception):
+class InapplicableError(Exception):
     """A check that does not concern this algorithm."""
 
 
 def _within(distance, bound: float, what: str) -> str:
     if not distance <= bound:
-        raise Broken(f"{what}: {distance:.1e}, allowed {bound:.0e}")
+        raise BrokenError(f"{what}: {distance:.1e}, allowed {bound:.0e}")
     return f"{what}: {distance:.1e}"
 
 
@@ -100,7 +100,7 @@ def optimum(algorithm) -> str:
     if fact(algorithm, "exact").reaches:
         return _within(distance, 1e-10, "distance to the optimum")
     if not distance > 1e-5:
-        raise Broken(f"it declares itself not exact, yet ends {distance:.1e} from the optimum")
+        raise BrokenError(f"it declares itself not exact, yet ends {distance:.1e} from the optimum")
     return f"stays {distance:.1e} from the optimum, as it declares"
 
 
@@ -114,7 +114,7 @@ def equal_weights(algorithm) -> str:
 
 def _need(condition, reason: str) -> None:
     if not condition:
-        raise Inapplicable(reason)
+        raise InapplicableError(reason)
 
 
 def fixed_point(algorithm) -> str:
@@ -143,7 +143,9 @@ def duals(algorithm) -> str:
     _need(fact(algorithm, "exact").reaches, "it is not exact")
     machine, state = _settled(algorithm, ROUNDS)
     x = _problem().reference().x
-    return _within(_largest(machine.duals(state), -_problem().client_gradients(x)), 1e-8, "error of the duals")
+    return _within(
+        _largest(machine.duals(state), -_problem().client_gradients(x)), 1e-8, "error of the duals"
+    )
 
 
 def engines(algorithm) -> str:
@@ -155,7 +157,7 @@ def engines(algorithm) -> str:
         worst = max(worst, _largest(a.xs, b.xs))
         for name in set(a.history) - {"seconds"}:
             if not np.allclose(a.history[name], b.history[name], rtol=1e-9, atol=1e-12):
-                raise Broken(f"the engines report another {name}")
+                raise BrokenError(f"the engines report another {name}")
     return _within(worst, 1e-12, "largest difference")
 
 
@@ -214,7 +216,7 @@ def scalar(algorithm) -> str:
     problem = problems.custom(_scalar_loss, 0.0, _clients(), convex=True)
     x = run(resolve(algorithm, _problem()), problem, 5, reference=False).x
     if np.shape(x) != () or not np.isfinite(x):
-        raise Broken(f"the model is {x!r}, expected a finite number")
+        raise BrokenError(f"the model is {x!r}, expected a finite number")
     return f"x = {float(x):.3f}"
 
 
@@ -228,7 +230,7 @@ def single_precision(algorithm) -> str:
     a = _trajectory(algorithm, _problem()).xs
     b = _trajectory(algorithm, _problem(dtype="float32")).xs
     if b.dtype != np.float32:
-        raise Broken(f"the model became {b.dtype}")
+        raise BrokenError(f"the model became {b.dtype}")
     return _within(_largest(a, b), 1e-4, "largest difference")
 
 
@@ -238,7 +240,7 @@ def start(algorithm) -> str:
     x0 = np.arange(1.0, _FEATURES + 1)
     first = _trajectory(algorithm, _problem(), 1).xs
     if _largest(first, _trajectory(algorithm, _problem(), 1, x0=x0).xs) == 0:
-        raise Broken("x0 makes no difference after one round")
+        raise BrokenError("x0 makes no difference after one round")
     _need(fact(algorithm, "exact").reaches, "x0 matters, and it is not exact")
     end = run(algorithm, _problem(), ROUNDS, x0=x0, every=ROUNDS).history["distance"][-1]
     return _within(end, 1e-10, "distance to the optimum from another start")
@@ -257,12 +259,12 @@ def hyperparameters(algorithm) -> str:
             continue
         other = value + 1 if isinstance(value, int) else 0.6 * value + 0.3 * (value == 0)
         another = dataclasses.replace(algorithm, **{field.name: other})
-        compiled = star._advance._cache_size()
+        compiled = star.compiled_programs()
         xs = _trajectory(another, _problem(), 40).xs
-        if star._advance._cache_size() != compiled:
-            raise Broken(f"{field.name}: another value compiled anew")
+        if star.compiled_programs() != compiled:
+            raise BrokenError(f"{field.name}: another value compiled anew")
         if _largest(base, xs) == 0:
-            raise Broken(f"{field.name}: {value} and {other} give the same models")
+            raise BrokenError(f"{field.name}: {value} and {other} give the same models")
         changed.append(field.name)
     return ", ".join(changed) or "none"
 
@@ -280,11 +282,11 @@ def wire(algorithm) -> str:
         _, message, _ = job.algorithm.client(state, inbox, objective, keys.client_key(key, 0))
         up, down = len(messages.pack(message)), len(messages.pack(inbox))
     if machine.message_bytes != (up, down):
-        raise Broken(f"{machine.message_bytes} bytes reported (up, down), {(up, down)} packed")
+        raise BrokenError(f"{machine.message_bytes} bytes reported (up, down), {(up, down)} packed")
     history = run(algorithm, _problem(), 3).history
     total = history["uplink_bytes"][-1], history["downlink_bytes"][-1]
     if total != (3 * len(_SIZES) * up, 3 * len(_SIZES) * down):
-        raise Broken(f"{total} bytes in the history of 3 rounds of {len(_SIZES)} clients")
+        raise BrokenError(f"{total} bytes in the history of 3 rounds of {len(_SIZES)} clients")
     vector = job.x0.nbytes
     return f"{up / vector:g} vectors up, {down / vector:g} down"
 
@@ -299,7 +301,7 @@ def reproducible(algorithm) -> str:
         state, *_ = machine.advance(state, never, 1, end, 9, 16, False)
     for what, x in (("recording", sparse.x), ("cutting", state.server.x)):
         if _largest(reference.x, x) != 0:
-            raise Broken(f"{what} the run differently changed the model")
+            raise BrokenError(f"{what} the run differently changed the model")
     return "same bits"
 
 
@@ -315,9 +317,11 @@ def absent_clients(algorithm) -> str:
     old, new = (machine.in_client_order(s.clients) for s in (before, after))
     for a, b in zip(_flat(old), _flat(new), strict=True):
         if not (a[2:] == b[2:]).all():
-            raise Broken("the state of an absent client changed")
+            raise BrokenError("the state of an absent client changed")
     exact = fact(algorithm, "exact")
-    _need(exact.reaches and exact.absent, "states are kept, and it is not exact with absent clients")
+    _need(
+        exact.reaches and exact.absent, "states are kept, and it is not exact with absent clients"
+    )
     history = run(algorithm, _problem(), 4 * ROUNDS, participation=0.5, every=4 * ROUNDS).history
     return _within(history["distance"][-1], 1e-10, "distance to the optimum")
 
@@ -362,9 +366,9 @@ def check_one(algorithm, name: str) -> Result:
     label = type(algorithm).__name__
     try:
         return Result(label, name, True, CHECKS[name](algorithm))
-    except Inapplicable as reason:
+    except InapplicableError as reason:
         return Result(label, name, None, str(reason))
-    except Broken as failure:
+    except BrokenError as failure:
         return Result(label, name, False, str(failure))
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -395,11 +399,15 @@ def algorithms_of(path) -> list:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ValueError(f"path: {path} fails on import: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"path: {path} fails on import: {type(error).__name__}: {error}"
+        ) from error
     found = [
         cls
         for cls in vars(module).values()
-        if isinstance(cls, type) and cls.__module__ == name and callable(getattr(cls, "init_server", None))
+        if isinstance(cls, type)
+        and cls.__module__ == name
+        and callable(getattr(cls, "init_server", None))
         and callable(getattr(cls, "client", None))
     ]
     if not found:

@@ -97,7 +97,9 @@ class Problem:
         """(L_i, mu_i) of every client from the data, or None where there is no such bound."""
         return None
 
-    def prepare(self, needs: frozenset[str] = frozenset({"grad"}), dtype: str | None = None) -> Prepared:
+    def prepare(
+        self, needs: frozenset[str] = frozenset({"grad"}), dtype: str | None = None
+    ) -> Prepared:
         """The problem on the device, laid out for an engine that calls ``needs`` of the objectives."""
         dtype = _checked_dtype(dtype or self.dtype)
         relevant = frozenset(needs) & {"prox", "minibatch"}
@@ -121,7 +123,7 @@ class Problem:
             place = np.flatnonzero(np.asarray(members) == i)
             if len(place):
                 with jax.enable_x64(True):
-                    one = jax.tree.map(lambda leaf: leaf[place[0]], objectives)
+                    one = jax.tree.map(lambda leaf, p=place[0]: leaf[p], objectives)
                     return _trimmed(one, max(int(self.clients.sizes[i]), 1))
         raise IndexError(f"client {i} of {len(self)} clients")
 
@@ -139,7 +141,9 @@ class Problem:
             prepared = self.prepare()
             stacks = _client_gradients(prepared.objectives, self._cast(x))
             order = np.argsort(np.concatenate([np.asarray(c) for c in prepared.clients]))
-            return jax.tree.map(lambda *s: np.concatenate([np.asarray(p) for p in s])[order], *stacks)
+            return jax.tree.map(
+                lambda *s: np.concatenate([np.asarray(p) for p in s])[order], *stacks
+            )
 
     def evaluate(self, x) -> tuple[float, Any]:
         """(F(x), grad F(x)), as NumPy values."""
@@ -270,7 +274,9 @@ class LinearProblem(Problem):
 
     @property
     def _quadratic(self) -> bool:
-        return isinstance(self.loss, SquaredLoss) and all(isinstance(p, Ridge) for p in self.penalties)
+        return isinstance(self.loss, SquaredLoss) and all(
+            isinstance(p, Ridge) for p in self.penalties
+        )
 
     @property
     def _width(self) -> int:
@@ -540,7 +546,9 @@ def penalised_logistic(
     return problem
 
 
-def softmax(clients, l2=0.0, weights="rows", intercept=False, dtype="float64", classes=None) -> Problem:
+def softmax(
+    clients, l2=0.0, weights="rows", intercept=False, dtype="float64", classes=None
+) -> Problem:
     """f_i(x) = (1/n_i) sum_r [logsumexp(a_r x) - (a_r x)[y_r]] + (l2/2) ||x||^2.
 
     Labels are integers 0 .. C - 1; x has shape (d, C). ``classes`` is C; by default one more than the
@@ -552,7 +560,9 @@ def softmax(clients, l2=0.0, weights="rows", intercept=False, dtype="float64", c
     if not isinstance(classes, int | np.integer) or classes < 2:
         raise ValueError(f"classes: got {classes!r}; accepted is a whole number >= 2")
     if largest >= classes:
-        raise ValueError(f"classes: got {classes}, but a label is {largest}; labels are 0 .. classes - 1")
+        raise ValueError(
+            f"classes: got {classes}, but a label is {largest}; labels are 0 .. classes - 1"
+        )
     return _linear(clients, SoftmaxLoss(int(classes)), l2, weights, intercept, dtype, "softmax")
 
 

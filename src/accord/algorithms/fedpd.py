@@ -73,7 +73,9 @@ class FedPD(ADMM):
     def exact(self):
         skips = not (isinstance(self.skip_probability, int | float) and self.skip_probability == 0)
         decays = callable(self.skip_probability)
-        return Exactness((decays or not skips) and not self.noisy, "skip_probability 0, or falling to 0")
+        return Exactness(
+            (decays or not skips) and not self.noisy, "skip_probability 0, or falling to 0"
+        )
 
     def init_server(self, x):
         return Server(x, 0, 0)
@@ -96,9 +98,7 @@ class FedPD(ADMM):
             return Client(x, dual, memory), centre, used + gradients
 
         state, upload, gradients = repeat(inbox.iterations, iterate, (state, inbox.x, 0.0))
-        return state, upload, {
-            "x": state.x, "gradients": gradients, "iterations": inbox.iterations
-        }
+        return state, upload, {"x": state.x, "gradients": gradients, "iterations": inbox.iterations}
 
     def server(self, server, mean, share):
         return Server(mean, server.iteration + self._iterations(server), server.key)

@@ -58,7 +58,9 @@ class InexactFedSplit(PrimalDual):
 
     @property
     def exact(self):
-        return Exactness(self.start != "dual" and not self.noisy, 'start="primal" or "warm", full gradients')
+        return Exactness(
+            self.start != "dual" and not self.noisy, 'start="primal" or "warm", full gradients'
+        )
 
     def init_client(self, x, objective):
         return Client(x, x)

@@ -6,6 +6,7 @@ import difflib
 from accord.core.contract import FUNCTIONS, fact
 from accord.core.ranges import check_hyperparameters
 
+
 def check_algorithm(algorithm) -> None:
     """Raises where something is not an algorithm of the contract."""
     if isinstance(algorithm, type):
@@ -18,9 +19,13 @@ def check_algorithm(algorithm) -> None:
             f"algorithm: got {name}, which is not a dataclass; an algorithm is a frozen dataclass with "
             f"the functions {', '.join(FUNCTIONS)}"
         )
-    if not algorithm.__dataclass_params__.frozen:
-        raise TypeError(f"algorithm: {name} is not frozen; decorate it with @dataclass(frozen=True)")
-    absent = [f for f in ("init_server", "client", "server") if not callable(getattr(algorithm, f, None))]
+    if not getattr(algorithm, "__dataclass_params__").frozen:  # noqa: B009
+        raise TypeError(
+            f"algorithm: {name} is not frozen; decorate it with @dataclass(frozen=True)"
+        )
+    absent = [
+        f for f in ("init_server", "client", "server") if not callable(getattr(algorithm, f, None))
+    ]
     if absent:
         raise TypeError(f"algorithm: {name} lacks the function {absent[0]}; see accord.Algorithm")
     check_hyperparameters(algorithm)
@@ -73,10 +78,10 @@ def check_same(function: str, what: str, old, new) -> None:
     import jax
     import jax.numpy as jnp
 
-    if jax.tree.structure(old) != jax.tree.structure(new):
+    given, returned = str(jax.tree.structure(old)), str(jax.tree.structure(new))
+    if given != returned:
         raise ValueError(
-            f"{function}: returned a {what} of structure {jax.tree.structure(new)}; expected "
-            f"{jax.tree.structure(old)}, as it was given"
+            f"{function}: returned a {what} of structure {returned}; expected {given}, as it was given"
         )
     for a, b in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
         a, b = jnp.asarray(a), jnp.asarray(b)

@@ -103,8 +103,8 @@ def fact(algorithm, name: str):
     value = getattr(algorithm, name, _MISSING)
     if value is not _MISSING:
         return value
-    default = getattr(Algorithm, name)
-    return default.fget(algorithm) if isinstance(default, property) else default
+    default: Any = getattr(Algorithm, name)
+    return default.__get__(algorithm) if isinstance(default, property) else default
 
 
 _MISSING = object()

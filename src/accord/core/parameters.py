@@ -24,7 +24,7 @@ def static(default=dataclasses.MISSING):
 
 
 def _is_number(value) -> bool:
-    if isinstance(value, bool) or isinstance(value, str) or value is None:
+    if isinstance(value, bool | str) or value is None:
         return False
     return isinstance(value, int | float | np.number | np.ndarray) or hasattr(value, "aval")
 
@@ -45,7 +45,7 @@ def split(algorithm) -> tuple[dict[str, Any], Structure]:
 
 def join(numbers: dict[str, Any], structure: Structure):
     """The algorithm with these numbers, which may be traced: nothing is validated again."""
-    algorithm = object.__new__(structure.cls)
+    algorithm: Any = object.__new__(structure.cls)
     values = dict(numbers)
     for name, value in structure.fields:
         nested = isinstance(value, Structure)

@@ -18,7 +18,10 @@ _RANGES = {
     "penalty": (lambda v: v > 0, "a number > 0, or None: from the data"),
     "tolerance": (lambda v: v >= 0, "a number >= 0"),
     "relaxation": (lambda v: 0 < v <= 1, "a number in (0, 1]"),
-    "skip_probability": (lambda v: 0 <= v < 1, "a number in [0, 1), a function of the iteration, or None"),
+    "skip_probability": (
+        lambda v: 0 <= v < 1,
+        "a number in [0, 1), a function of the iteration, or None",
+    ),
     "communication_probability": (lambda v: 0 < v <= 1, "a number in (0, 1]"),
 }
 
@@ -34,7 +37,9 @@ def check_hyperparameters(algorithm) -> None:
         accepts, words = _RANGES[field.name]
         if field.name in getattr(algorithm, "may_be_zero", ()) and value == 0:
             continue
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) and not hasattr(value, "dtype"):
+        if isinstance(value, bool) or (
+            not isinstance(value, numbers.Real) and not hasattr(value, "dtype")
+        ):
             raise TypeError(
                 f"{cls}({field.name}=...): got {value!r} of type {type(value).__name__}; "
                 f"accepted is {words}"

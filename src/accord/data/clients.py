@@ -37,13 +37,13 @@ def bucket_sizes(sizes: Sequence[int], limit: float = PADDING_LIMIT) -> list[int
     Every client is padded to the smallest of them that holds it. Found by dynamic programming over
     the sorted sizes; more than 200 distinct sizes are first rounded up on a geometric grid.
     """
-    sizes = np.maximum(np.asarray(sizes), 1)
-    true = int(sizes.sum())
-    distinct, counts = np.unique(sizes, return_counts=True)
+    rows = np.maximum(np.asarray(sizes), 1)
+    true = int(rows.sum())
+    distinct, counts = np.unique(rows, return_counts=True)
     if len(distinct) > 200:
         grid = np.unique(np.ceil(np.geomspace(distinct[0], distinct[-1], 200)).astype(int))
         grid[-1] = distinct[-1]
-        counts = np.bincount(np.searchsorted(grid, sizes), minlength=len(grid))
+        counts = np.bincount(np.searchsorted(grid, rows), minlength=len(grid))
         distinct, counts = grid[counts > 0], counts[counts > 0]
     below = np.concatenate([[0], np.cumsum(counts)])
     k = len(distinct)
@@ -81,7 +81,9 @@ class Clients:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Iterable[Sequence[Any]], names: Iterable | None = None) -> "Clients":
+    def from_arrays(
+        cls, arrays: Iterable[Sequence[Any]], names: Iterable | None = None
+    ) -> "Clients":
         """Clients from ``[(X_1, y_1), (X_2, y_2), ...]``, or with row weights ``(X, y, weights)``.
 
         X_i is (rows x features), y_i is (rows,); sizes may differ, and a client may be empty. The
@@ -93,7 +95,9 @@ class Clients:
         entries = [_entry(i, e) for i, e in enumerate(arrays)]
         if not entries:
             raise ValueError("arrays: there are no clients; give a list of (X, y) pairs")
-        names = [str(n) for n in names] if names is not None else [str(i) for i in range(len(entries))]
+        names = (
+            [str(n) for n in names] if names is not None else [str(i) for i in range(len(entries))]
+        )
         _check_names(names, len(entries))
         _check_agreement(entries, names)
         sizes = np.array([len(y) for _, y, _ in entries])
@@ -110,7 +114,9 @@ class Clients:
         pairs = []
         for i, part in enumerate(np.asarray(p) for p in parts):
             if part.size and part.dtype.kind not in "iu":
-                raise ValueError(f"parts[{i}]: dtype {part.dtype}; expected row indices, as integers")
+                raise ValueError(
+                    f"parts[{i}]: dtype {part.dtype}; expected row indices, as integers"
+                )
             pairs.append((features[part.astype(int)], targets[part.astype(int)]))
         return cls.from_arrays(pairs, names)
 
@@ -154,14 +160,18 @@ class Clients:
     def __repr__(self) -> str:
         low, mid, high = (int(f(self.sizes)) for f in (np.min, np.median, np.max))
         shape = " x ".join(str(s) for s in self.features)
-        return f"Clients({len(self)} clients, {self.rows} rows ({low}/{mid}/{high}), {shape} features)"
+        return (
+            f"Clients({len(self)} clients, {self.rows} rows ({low}/{mid}/{high}), {shape} features)"
+        )
 
 
 def _entry(i: int, entry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
         raise ValueError(f"arrays[{i}]: expected a pair (X, y) or a triple (X, y, row_weights)")
     weights = entry[2] if len(entry) == 3 else np.ones(np.shape(entry[1])[:1])
-    X, y, w = (_array(i, n, a) for n, a in (("X", entry[0]), ("y", entry[1]), ("row_weights", weights)))
+    X, y, w = (
+        _array(i, n, a) for n, a in (("X", entry[0]), ("y", entry[1]), ("row_weights", weights))
+    )
     for name, a in (("X", X), ("y", y), ("row_weights", w)):
         if a.dtype.kind not in "fiub":
             raise ValueError(
@@ -173,7 +183,9 @@ def _entry(i: int, entry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             "for one feature"
         )
     if y.shape != X.shape[:1]:
-        raise ValueError(f"arrays[{i}]: y has shape {y.shape}; expected {X.shape[:1]}, one per row of X")
+        raise ValueError(
+            f"arrays[{i}]: y has shape {y.shape}; expected {X.shape[:1]}, one per row of X"
+        )
     if X.size == 0 and len(X):
         raise ValueError(f"arrays[{i}]: X has shape {X.shape}; at least one feature is needed")
     if w.shape != y.shape:

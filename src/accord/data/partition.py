@@ -49,7 +49,7 @@ def dirichlet(labels, clients: int, alpha: float, seed: int = 0, minimum_rows: i
             f"accepted is a number up to {len(codes) // clients}"
         )
     generator = _generator(seed)
-    pieces = [[] for _ in range(clients)]
+    pieces: list[list] = [[] for _ in range(clients)]
     for c in range(len(classes)):
         rows = generator.permutation(np.flatnonzero(codes == c))
         shares = generator.dirichlet(np.full(clients, float(alpha)))
@@ -91,7 +91,8 @@ def by_label(labels, clients: int, classes_per_client: int, seed: int = 0) -> li
         )
     generator = _generator(seed)
     holders = _holders(np.minimum(rows, clients), places, generator)
-    left, held = holders.copy(), [[] for _ in classes]
+    left = holders.copy()
+    held: list[list[int]] = [[] for _ in classes]
     for i in range(clients):
         # The classes that lack most holders; the random order breaks ties. This meets every count
         # exactly, since no class lacks more holders than there are clients to come (Gale-Ryser).
@@ -100,7 +101,7 @@ def by_label(labels, clients: int, classes_per_client: int, seed: int = 0) -> li
         left[chosen] -= 1
         for c in chosen:
             held[c].append(i)
-    pieces = [[] for _ in range(clients)]
+    pieces: list[list] = [[] for _ in range(clients)]
     for c, own in enumerate(held):
         shuffled = generator.permutation(np.flatnonzero(codes == c))
         for i, piece in zip(own, np.array_split(shuffled, len(own)), strict=True):

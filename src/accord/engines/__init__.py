@@ -7,4 +7,15 @@ from accord.engines.run import Run, run
 from accord.engines.star import Star, State
 from accord.engines.stop import Stop
 
-__all__ = ["Debug", "History", "Job", "Run", "StageError", "Star", "State", "Stop", "make_job", "run"]
+__all__ = [
+    "Debug",
+    "History",
+    "Job",
+    "Run",
+    "StageError",
+    "Star",
+    "State",
+    "Stop",
+    "make_job",
+    "run",
+]

@@ -126,8 +126,11 @@ class Debug:
             stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *seen.models)
             weights = jnp.stack([w for w, h in zip(self._weights, seen.masks, strict=True) if h])
             algorithm = self.job.algorithm
-            penalty = algorithm.penalty if hasattr(algorithm, "dual") and hasattr(
-                algorithm, "penalty") else None
+            penalty = (
+                algorithm.penalty
+                if hasattr(algorithm, "dual") and hasattr(algorithm, "penalty")
+                else None
+            )
             ones = jnp.ones(len(weights), bool)
             row |= consensus_measures([stack], [weights], [ones], x, penalty)
         return {name: float(value) for name, value in row.items()}

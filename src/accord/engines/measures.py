@@ -41,7 +41,9 @@ def consensus_measures(models, weights, masks, x, penalty) -> dict[str, Any]:
 
     ``models``, ``weights`` and ``masks`` have one entry per bucket with a leading client axis.
     """
-    squares, share, largest = 0.0, 0.0, 0.0
+    squares: Any = 0.0
+    share: Any = 0.0
+    largest: Any = 0.0
     for stack, w, mask in zip(models, weights, masks, strict=True):
         apart = jax.tree.leaves(jax.tree.map(lambda a, b: a - b, stack, x))
         rows = [a.reshape(len(w), -1) for a in apart]

@@ -3,12 +3,14 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from accord.core import fact, status
+from accord import tree
+from accord.core import Status, fact, status
 from accord.engines.debug import Debug
 from accord.engines.history import History
 from accord.engines.job import make_job
@@ -25,17 +27,27 @@ _RECORD_BYTES = 2**25
 _EXPLOSION = 1e6
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """The outcome of ``accord.run``.
 
-    ``x``: the model, NumPy arrays; ``status``: how the run ended; ``history``: one row a recorded round;
-    ``xs``: recorded models stacked (with ``record=("x",)``); ``algorithm``: with the hyper-parameters
-    chosen; ``start``: the measures of x0; ``seconds`` and ``compile_seconds``; ``state``: the engine's last
-    state.
+    ``x``: the model, NumPy arrays; ``xs``: recorded models stacked (with ``record=("x",)``, else None);
+    ``status``: how the run ended; ``history``: one row a recorded round; ``start``: the measures of x0;
+    ``algorithm``: with the hyper-parameters chosen; ``problem``; ``seed``; ``seconds`` in the rounds and
+    ``compile_seconds``; ``state``: the engine's last state.
     """
 
-    def __init__(self, **parts: Any):
-        self.__dict__.update(parts)
+    x: Any
+    xs: Any
+    status: Status
+    history: History
+    start: dict[str, float]
+    algorithm: Any
+    problem: Any
+    seed: int
+    seconds: float
+    compile_seconds: float
+    state: Any
 
     @property
     def certificate(self) -> Certificate:
@@ -43,7 +55,8 @@ class Run:
         return certificate(self.problem, self.x)
 
     def __repr__(self) -> str:
-        return f"Run({type(self.algorithm).__name__}, {self.history['round'][-1]} rounds, {self.status})"
+        rounds = int(self.state.round)
+        return f"Run({type(self.algorithm).__name__}, {rounds} rounds, {self.status})"
 
 
 def run(
@@ -80,7 +93,9 @@ def run(
             raise ValueError(f"{name}: got {value!r}; accepted is a whole number >= 1")
     record = (record,) if isinstance(record, str) else tuple(record)
     if set(record) - {"x"}:
-        raise ValueError(f'record: got {record}; accepted is ("x",), the model of every recorded round')
+        raise ValueError(
+            f'record: got {record}; accepted is ("x",), the model of every recorded round'
+        )
     if engine not in ENGINES:
         raise ValueError(f"engine: got {engine!r}; accepted are {', '.join(ENGINES)}")
     if stop is not None and not isinstance(stop, Stop):
@@ -92,12 +107,14 @@ def run(
 
 def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
     if job.schedule is not None and len(job.schedule) < rounds:
-        raise ValueError(f"participation: {len(job.schedule)} rounds in the schedule, {rounds} to run")
+        raise ValueError(
+            f"participation: {len(job.schedule)} rounds in the schedule, {rounds} to run"
+        )
     machine = engine(job)
     yardstick = _yardstick(job, stop, _reference(job.problem, reference, stop))
     state = machine.init()
     start = machine.measure(state.server.x, yardstick)
-    rows, models, code, times = [], [], RUNNING, []
+    rows, models, code = [], [], RUNNING
     capacity = _capacity(job.x0, keep, rounds, every)
     began = time.perf_counter()
     state, *_ = machine.advance(state, yardstick, every, 0, rounds, capacity, keep)
@@ -127,6 +144,7 @@ def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
         history=_history(columns, machine.message_bytes),
         algorithm=job.algorithm,
         problem=job.problem,
+        seed=job.seed,
         start=start,
         seconds=elapsed,
         compile_seconds=compiled,
@@ -149,7 +167,9 @@ def _reference(problem, wanted, stop):
         return None
     found = problem.reference()
     if found is None:
-        raise ValueError("reference: the problem is not known to be convex, so it has no reference optimum")
+        raise ValueError(
+            "reference: the problem is not known to be convex, so it has no reference optimum"
+        )
     return found
 
 
@@ -158,9 +178,7 @@ def _yardstick(job, stop, reference) -> Yardstick:
     norm = gap = -1.0
     if stop is not None:
         norm, gap = stop.thresholds(constants(problem).global_strong_convexity)
-    spread = dissimilarity(problem, job.x0) + float(
-        np.sqrt(sum((np.asarray(g) ** 2).sum() for g in jax.tree.leaves(problem.gradient(job.x0))))
-    )
+    spread = dissimilarity(problem, job.x0) + float(tree.norm(problem.gradient(job.x0)))
     explosion = _EXPLOSION * (spread or 1.0)
     if reference is None:
         return Yardstick(norm, gap, explosion)
@@ -199,17 +217,19 @@ def _history(columns, wire) -> History:
     return History(columns)
 
 
-def _status(code, columns, job, stop, done) -> status.Status:
+def _status(code, columns, job, stop, done) -> Status:
     norm = columns["gradient_norm"][-1] if len(columns["round"]) else math.nan
     if code == CONVERGED:
-        return status.Status(status.CONVERGED, f"after {done} rounds {stop.sentence()}.")
+        return Status(status.CONVERGED, f"after {done} rounds {stop.sentence()}.")
     if code in (DIVERGED, NOT_FINITE):
         name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
-        what = f"the gradient norm of F grew to {norm:.1e}" if code == DIVERGED else (
-            "the model or its objective is NaN or infinite"
+        what = (
+            f"the gradient norm of F grew to {norm:.1e}"
+            if code == DIVERGED
+            else ("the model or its objective is NaN or infinite")
         )
-        return status.Status(name, f"in round {done} {what}; {_cause(job)}")
-    return status.Status(
+        return Status(name, f"in round {done} {what}; {_cause(job)}")
+    return Status(
         status.BUDGET_SPENT, f"{done} rounds are done; the gradient norm of F is {norm:.1e}."
     )
 
@@ -221,9 +241,7 @@ def _cause(job) -> str:
     holder = algorithm if hasattr(algorithm, "step_size") else getattr(algorithm, "oracle", None)
     step = getattr(holder, "step_size", None)
     if step is not None and step > fact(algorithm, "step_bound") / c.smoothness * (1 + 1e-9):
-        return (
-            f"step_size {step:g} is above 1/L = {1 / c.smoothness:g}: lower it, or give None."
-        )
+        return f"step_size {step:g} is above 1/L = {1 / c.smoothness:g}: lower it, or give None."
     if c.estimated:
         return "L is only a local estimate here: lower step_size, or start nearer to the optimum."
     if not job.problem.convex:

@@ -5,7 +5,7 @@ plain sight. ``advance`` runs many rounds in one compiled loop around the very s
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -186,13 +186,18 @@ def _advance(plan, capacity, keep_models, setup, state, yardstick, every, end, l
     return jax.lax.while_loop(unfinished, step, carry)
 
 
+def compiled_programs() -> int:
+    """How many programs the engine has compiled in this process."""
+    return cast(Any, _advance)._cache_size()
+
+
 class Star:
     """A run on the compiled star engine, ready to step.
 
-        star = Star(make_job(accord.GPDMM(), problem))
-        state = star.init()
-        state, seen = star.round(state)
-        state.server.x
+    star = Star(make_job(accord.GPDMM(), problem))
+    state = star.init()
+    state, seen = star.round(state)
+    state.server.x
     """
 
     def __init__(self, job: Job):
@@ -248,7 +253,7 @@ class Star:
             server = keys.with_key(algorithm.init_server(x), key)
             inbox = algorithm.broadcast(server)
             state = algorithm.init_client(x, one)
-            new, message, info = algorithm.client(state, inbox, one, key)
+            new, message, _ = algorithm.client(state, inbox, one, key)
             checks.check_same("client", "state", state, new)
             after = algorithm.server(server, message, 1.0)
             checks.check_same("server", "server state", server, after)

@@ -44,6 +44,9 @@ class Stop:
             "distance": "the certified distance to the optimum",
             "gap": "F(x) - F(x*)",
         }
-        given = [f"{names[f.name]} is at most {v:g}" for f in fields(self)
-                 if (v := getattr(self, f.name)) is not None]
+        given = [
+            f"{names[f.name]} is at most {v:g}"
+            for f in fields(self)
+            if (v := getattr(self, f.name)) is not None
+        ]
         return " and ".join(given)

@@ -43,7 +43,7 @@ class Oracle:
 def gradient_step(x, gradient, dual, centre, penalty, step_size):
     """x - eta (g + dual + rho (x - centre)): a gradient step on the whole sub-problem."""
     return tree.map(
-        lambda x, g, l, z: x - step_size * (g + l + penalty * (x - z)), x, gradient, dual, centre
+        lambda x, g, d, z: x - step_size * (g + d + penalty * (x - z)), x, gradient, dual, centre
     )
 
 
@@ -53,7 +53,7 @@ def linearised_step(x, gradient, dual, centre, penalty, step_size):
     [FedPD] eq. (4) with gamma = eta and s = 1/rho; [PDMM-C] eqs. (27)-(28).
     """
     return tree.map(
-        lambda x, g, l, z: (x - step_size * (g + l - penalty * z)) / (1 + step_size * penalty),
+        lambda x, g, d, z: (x - step_size * (g + d - penalty * z)) / (1 + step_size * penalty),
         x,
         gradient,
         dual,

@@ -94,7 +94,15 @@ def _newton(oracle, objective, start, target, penalty):
         better = new < norm
         keep = lambda a, b: jnp.where(better, a, b)  # noqa: E731
         used = used + products + tries
-        return keep(trial, x), keep(new_g, g), keep(new_scale, scale), keep(new, norm), k + 1, used, better
+        return (
+            keep(trial, x),
+            keep(new_g, g),
+            keep(new_scale, scale),
+            keep(new, norm),
+            k + 1,
+            used,
+            better,
+        )
 
     def unfinished(carry):
         _, _, scale, norm, k, _, better = carry

@@ -120,7 +120,7 @@ class VarianceReduced(Oracle):
 
 def _share(batch_size, objective):
     """What a minibatch gradient costs, in full gradients."""
-    return batch_size / (objective.rows + (objective.rows == 0))
+    return float(batch_size) / (objective.rows + (objective.rows == 0))
 
 
 def steps(form: str, local_steps, step_size, batch_size) -> Oracle:

@@ -1,10 +1,8 @@
 """A certificate of optimality: how far a model can be from the optimum, from its gradient alone."""
 
-import math
 from typing import NamedTuple
 
-from jax import tree_util
-
+from accord import tree
 from accord.theory.constants import constants
 
 
@@ -22,8 +20,7 @@ class Certificate(NamedTuple):
 
 def certificate(problem, x) -> Certificate:
     """The certificate of a model."""
-    gradient = tree_util.tree_leaves(problem.gradient(x))
-    norm = math.sqrt(sum(float((g**2).sum()) for g in gradient))
+    norm = float(tree.norm(problem.gradient(x)))
     mu = constants(problem).global_strong_convexity
     if not mu:
         return Certificate(norm, None, None)

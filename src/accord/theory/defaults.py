@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import warnings
+from typing import Any
 
 from accord.core import fact
 from accord.oracles import Exact, GradientDescent
@@ -79,7 +80,7 @@ def _with_step_size(algorithm, c: Constants):
     """Fills the step size of the method, or of its oracle, and warns above the stable bound."""
     L, rho = c.smoothness, getattr(algorithm, "penalty", None) or 0.0
     own = hasattr(algorithm, "step_size")
-    holder = algorithm if own else getattr(algorithm, "oracle", None)
+    holder: Any = algorithm if own else getattr(algorithm, "oracle", None)
     if not hasattr(holder, "step_size"):
         return algorithm
     on_subproblem = getattr(holder, "form", fact(algorithm, "local")) == "gradient"

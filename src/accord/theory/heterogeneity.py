@@ -5,15 +5,16 @@ import math
 import numpy as np
 from jax import tree_util
 
+from accord import tree
+
 
 def dissimilarity(problem, x) -> float:
     """G(x) = max_i ||grad f_i(x) - grad F(x)||, over the clients of positive weight."""
     gradients = tree_util.tree_leaves(problem.client_gradients(x))
     mean = tree_util.tree_leaves(problem.gradient(x))
-    squares = sum(
-        ((g - m) ** 2).reshape(len(g), -1).sum(1) for g, m in zip(gradients, mean, strict=True)
-    )
-    return float(np.sqrt(squares[problem.weights > 0].max()))
+    apart = [(g - m).reshape(len(g), -1) for g, m in zip(gradients, mean, strict=True)]
+    norms = np.linalg.norm(np.concatenate(apart, axis=1), axis=1)
+    return float(norms[problem.weights > 0].max())
 
 
 def skip_probability(tolerance: float, dissimilarity: float, smoothness: float, s: float) -> float:
@@ -30,7 +31,12 @@ def skip_probability(tolerance: float, dissimilarity: float, smoothness: float, 
     """
     from scipy.optimize import brentq
 
-    given = {"tolerance": tolerance, "dissimilarity": dissimilarity, "smoothness": smoothness, "s": s}
+    given = {
+        "tolerance": tolerance,
+        "dissimilarity": dissimilarity,
+        "smoothness": smoothness,
+        "s": s,
+    }
     for name, value in given.items():
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{name}: got {value}; accepted is a finite number >= 0")
@@ -66,11 +72,8 @@ def adapted_skip_probability(problem, smoothness: float, s: float, accuracy: flo
     The tolerance is (accuracy ||grad F(x0)||)^2.
     """
     x = problem.initial()
-    largest, start = 0.0, None
+    start, largest = float(tree.norm(problem.gradient(x))), 0.0
     for _ in range(10):
-        gradient = problem.gradient(x)
-        size = math.sqrt(sum(float((g**2).sum()) for g in tree_util.tree_leaves(gradient)))
-        start = size if start is None else start
         largest = max(largest, dissimilarity(problem, x))
-        x = tree_util.tree_map(lambda a, g: a - g / smoothness, x, gradient)
+        x = tree.add_scaled(x, -1 / smoothness, problem.gradient(x))
     return skip_probability((accuracy * start) ** 2, largest, smoothness, s)
