@@ -4,7 +4,7 @@ Many data holders agree on one model without pooling their rows, and reach the o
 would have given.
 """
 
-from accord import data, oracles, problems, theory
+from accord import data, oracles, problems, report, sources, theory
 from accord.algorithms import (
     ADMM,
     AGPDMM,
@@ -25,6 +25,7 @@ from accord.algorithms import (
 from accord.core import Algorithm, Exactness, Status
 from accord.data import Clients
 from accord.engines import Run, Stop, run
+from accord.report import Comparison, compare
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "SCAFFOLD",
     "Algorithm",
     "Clients",
+    "Comparison",
     "Exactness",
     "FedAvg",
     "FedDyn",
@@ -49,9 +51,12 @@ __all__ = [
     "Scaffnew",
     "Status",
     "Stop",
+    "compare",
     "data",
     "oracles",
     "problems",
+    "report",
     "run",
+    "sources",
     "theory",
 ]

@@ -90,11 +90,11 @@ def _with_step_size(algorithm, c: Constants):
     if holder.step_size is None:
         holder = dataclasses.replace(holder, step_size=safe)
     elif holder.step_size > bound * (1 + 1e-9):
-        known = "a local estimate of L" if c.estimated else "L from the data"
+        known = "L estimated locally" if c.estimated else "L computed from the data"
         warnings.warn(
             f"step_size: {holder.step_size:g} is above the stable bound {bound:g} "
-            f"(from {known}); the run may diverge",
+            f"({known}); the run may diverge",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     return holder if own else dataclasses.replace(algorithm, oracle=holder)

@@ -1,0 +1,51 @@
+"""Curves as PNG files."""
+
+import io
+
+import numpy as np
+
+from accord.report.style import limits, look, reach
+
+_LINES = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.5, 1.5)), "dashdot": (0, (6, 2, 1.5, 2))}
+_MARKS = {
+    "circle": "o", "square": "s", "diamond": "D", "cross": "P", "x": "X", "triangle-up": "^",
+    "triangle-down": "v", "star": "*",
+}  # fmt: skip
+
+
+def draw(comparison, axis: str) -> bytes:
+    """The comparison's curves against an axis, as the bytes of a PNG file."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from accord.report.comparison import AXES, MEASURES
+
+    figure = Figure(figsize=(9, 5.2), dpi=150, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    floor = comparison.floor
+    curves = [c for c in comparison.curves if axis in c.axes]
+    for k, curve in enumerate(curves):
+        colour, dash, mark = look(curve.place)
+        start = 0.12 * (0.618 * k % 1)
+        axes.plot(
+            curve.axes[axis], np.maximum(curve.values, floor), color=colour, linestyle=_LINES[dash],
+            linewidth=1.5, marker=_MARKS[mark], markersize=5, markevery=(start, 0.12),
+            markeredgecolor="white", markeredgewidth=0.5, label=curve.name,
+        )  # fmt: skip
+    axes.set_yscale("log")
+    axes.set_ylim(*limits([c.values for c in curves], floor))
+    axes.set_xlim(0, reach(curves, axis, floor))
+    axes.set_xlabel(AXES[axis])
+    words, _ = MEASURES[comparison.measure]
+    axes.set_ylabel(words)
+    axes.set_title(
+        f"{comparison.problem.name}, {len(comparison.problem)} clients", loc="left", fontsize=11
+    )
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", fontsize=8.5, frameon=False, handlelength=3)
+    buffer = io.BytesIO()
+    canvas.print_png(buffer)
+    return buffer.getvalue()

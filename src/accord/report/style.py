@@ -1,0 +1,79 @@
+"""What tables, pictures and the page share: colours, marks, and numbers as text."""
+
+import math
+
+import numpy as np
+
+COLOURS = (
+    "#2d4bff", "#c38700", "#00784b", "#ff2d96", "#1e96b4", "#d21e00", "#a578ff", "#963cb4",
+)  # fmt: skip
+"""Apart under normal, protanopic, deuteranopic and tritanopic vision, with a contrast of at least 3
+against white and against the page's dark background."""
+
+DASHES = ("solid", "dash", "dot", "dashdot")
+"""One per turn through the colours, so that thirty-two curves stay distinct."""
+
+MARKS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "triangle-down", "star")
+
+DASH = "-"
+"""What stands for a value that is not there."""
+
+
+def look(position: int) -> tuple[str, str, str]:
+    """(colour, dash, mark) of the curve at a position."""
+    turn, place = divmod(position, len(COLOURS))
+    marks = MARKS[(place + 3 * turn) % len(MARKS)]
+    return COLOURS[place], DASHES[turn % len(DASHES)], marks
+
+
+def power(value: float) -> str:
+    """A number such as 0.01 as 1e-2."""
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def short(value: float | None) -> str:
+    """Three digits, without an exponent from 0.001 up to a million."""
+    if value is None or math.isnan(value):
+        return DASH
+    if value == round(value) and abs(value) < 1e6:
+        return f"{value:.0f}"
+    if not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.1e}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def scientific(value: float | None) -> str:
+    """Two digits and an exponent."""
+    return DASH if value is None else f"{value:.1e}"
+
+
+def share(value: float | None) -> str:
+    """Three decimals, as of an accuracy."""
+    if value is None or math.isnan(value):
+        return DASH
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.1e}"
+
+
+def limits(values, floor: float) -> tuple[float, float]:
+    """The range of the vertical axis: from the least value drawn to a little above the start."""
+    found = np.concatenate(values) if values else np.ones(1)
+    found = found[np.isfinite(found)]
+    low = max(floor, found.min()) if len(found) else floor
+    high = min(max(found.max(), 1.0), 1e3) if len(found) else 1.0
+    return 0.5 * low, 2 * high
+
+
+def reach(curves, axis: str, floor: float) -> float:
+    """Where the horizontal axis ends: by then every curve is near the least it comes to.
+
+    So that a method which stays where it is does not press the others together.
+    """
+    if axis == "rounds":
+        return max(float(c.axes[axis][-1]) for c in curves)
+    ends = []
+    for curve in curves:
+        values = np.where(np.isfinite(curve.values), curve.values, np.inf)
+        near = np.flatnonzero(values <= 10 * max(values.min(), floor))
+        ends.append(curve.axes[axis][near[0] if len(near) else -1])
+    return 1.05 * (float(max(ends)) or max(float(c.axes[axis][-1]) for c in curves) or 1.0)
