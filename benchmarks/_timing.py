@@ -5,6 +5,10 @@ import time
 from collections.abc import Callable
 
 
+PAUSE = 0.05
+"""Seconds of rest before each timing: the threads of a BLAS go on spinning for a while."""
+
+
 def in_turn(first: Callable[[], object], second: Callable[[], object], runs: int = 9):
     """(median seconds of the first, of the second, median ratio second/first), after one warm-up."""
     first(), second()
@@ -16,6 +20,7 @@ def in_turn(first: Callable[[], object], second: Callable[[], object], runs: int
 
 
 def _seconds(function) -> float:
+    time.sleep(PAUSE)
     began = time.perf_counter()
     function()
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""What the documents show is true: code runs, names exist, the picture and the tables are those of the code."""
+"""What the documents show is true: code runs, names exist, tables and links are those of the code."""
 
 import re
 from pathlib import Path
