@@ -1,6 +1,11 @@
-"""Keeps the tests of a file on one worker, where what is compiled for one serves the next."""
+"""Keeps the tests of a file on one worker, and a worker's compiled programs within bounds."""
 
+from pathlib import Path
+
+import jax
 import pytest
+
+MAPS = Path("/proc/self/maps")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -8,3 +13,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+@pytest.fixture(autouse=True)
+def room_for_compiled_programs():
+    """Linux grants a process 65,530 memory maps; thousands of small programs use them up."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 30_000:
+        jax.clear_caches()

@@ -9,7 +9,7 @@ import polars
 import pytest
 
 import accord
-from accord.engines import StageError, Star, make_job
+from accord.engines import StageError, Star, make_job, star
 from accord.engines.history import COLUMNS
 
 
@@ -318,3 +318,12 @@ def test_no_reference_for_a_problem_not_known_to_be_convex(clients):
     assert "gap" not in accord.run(accord.GPDMM(), custom, 2).history
     with pytest.raises(ValueError, match="no reference optimum"):
         accord.run(accord.GPDMM(), custom, 2, reference=True)
+
+
+def test_many_programs_do_not_pile_up(problem, monkeypatch):
+    monkeypatch.setattr(star, "_MOST_PROGRAMS", 3)
+    for width in range(1, 7):
+        rng = np.random.default_rng(width)
+        pairs = [(rng.standard_normal((4, width)), rng.standard_normal(4)) for _ in range(2)]
+        accord.run(accord.FedAvg(), accord.problems.huber(accord.Clients.from_arrays(pairs)), 2)
+        assert star.compiled_programs() <= 3

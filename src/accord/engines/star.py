@@ -186,9 +186,19 @@ def _advance(plan, capacity, keep_models, setup, state, yardstick, every, end, l
     return jax.lax.while_loop(unfinished, step, carry)
 
 
+_MOST_PROGRAMS = 128
+"""Each compiled program holds some 150 of the 65,530 memory maps that Linux grants a process."""
+
+
 def compiled_programs() -> int:
-    """How many programs the engine has compiled in this process."""
+    """How many compiled programs the engine holds in this process."""
     return cast(Any, _advance)._cache_size()
+
+
+def _make_room() -> None:
+    """Forgets all compiled programs when there are very many, which would end the process."""
+    if compiled_programs() >= _MOST_PROGRAMS:
+        cast(Any, _advance).clear_cache()
 
 
 class Star:
@@ -298,6 +308,7 @@ class Star:
 
         The state that is given is used up.
         """
+        _make_room()
         with jax.enable_x64(True):
             state, record, code = _advance(
                 self.plan, capacity, keep_models, self.setup, state, yardstick, every, end, last
