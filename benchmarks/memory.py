@@ -48,7 +48,7 @@ def measure(case: str) -> None:
     ctypes.CDLL(None).malloc_trim(0)
     with Path("/proc/self/clear_refs").open("w") as file:
         file.write("5")  # the peak counts from here: a run, with its data there
-    machine.advance(machine.init(), Yardstick(-1.0, -1.0, np.inf), 20, 20, 20, 1, False)
+    machine.advance(machine.init(), Yardstick(), 20, 20, 20, 1, False)
     peak = _peak() - before
     print(
         f"{case}: data {data / 2**20:.0f} MiB, state {state / 2**20:.1f} MiB, peak of the run "

@@ -55,7 +55,7 @@ def main():
     clients = accord.Clients.from_arrays(list(zip(A, b, strict=True)))
     problem = accord.problems.least_squares(clients)
     machine = Star(make_job(accord.GPDMM(local_steps=K), problem))
-    algorithm, never = machine.job.algorithm, Yardstick(-1.0, -1.0, np.inf)
+    algorithm, never = machine.job.algorithm, Yardstick()
     eta, rho = algorithm.step_size, algorithm.penalty
 
     def accord_rounds():

@@ -15,7 +15,6 @@ from typer.core import TyperGroup
 
 import accord
 from accord import oracles, sources
-from accord.core import fact
 from accord.core.checks import closest
 
 METHODS = (
@@ -103,7 +102,7 @@ def _described(cls) -> dict[str, str]:
     problem = accord.problems.least_squares(accord.Clients.from_arrays(arrays), l2=1.0)
     job = make_job(cls(), problem)
     up, down = (size / job.x0.nbytes for size in Star(job).message_bytes)
-    exact = fact(job.algorithm, "exact")
+    exact = job.algorithm.exact
     partial = "exact" if exact.reaches and exact.absent else "inexact"
     summary = (sys.modules[cls.__module__].__doc__ or cls.__name__).splitlines()[0].rstrip(".")
     return {
@@ -112,8 +111,8 @@ def _described(cls) -> dict[str, str]:
         "up": f"{up:.2g}",
         "down": f"{down:.2g}",
         "exact": "yes" if exact.reaches else "no",
-        "partial": "no" if fact(cls, "absent") is None else partial,
-        "needs": ", ".join(sorted(fact(job.algorithm, "needs"))),
+        "partial": "no" if cls.absent is None else partial,
+        "needs": ", ".join(sorted(job.algorithm.needs)),
         "source": cls.source,
         "exact with": exact.when,
     }

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord import problems
-from accord.core import checks, fact, keys, messages
+from accord.core import checks, complete, keys, messages
 from accord.data import Clients
 from accord.engines import Star, make_job, run, star
 from accord.engines.measures import Yardstick
@@ -69,6 +69,12 @@ def _problem(weights="rows", dtype="float64"):
     return problems.least_squares(Clients.from_arrays(_arrays()), weights=weights, dtype=dtype)
 
 
+@functools.cache
+def _ragged():
+    """Clients in several buckets, with padding, whose proximal step takes Newton's method."""
+    return problems.huber(Clients.from_arrays(_arrays()), l2=0.3, threshold=0.5)
+
+
 def _largest(a, b) -> float:
     return max(float(abs(x - y).max(initial=0)) for x, y in zip(_flat(a), _flat(b), strict=True))
 
@@ -83,14 +89,14 @@ def _trajectory(algorithm, problem, rounds=8, **options):
 
 def _is_random(algorithm) -> bool:
     """Whether the clients draw numbers of their own, so that their order matters."""
-    return "minibatch" in fact(algorithm, "needs")
+    return "minibatch" in algorithm.needs
 
 
 def contract(algorithm) -> str:
     """A frozen dataclass with the five functions, whose states keep structure, shapes and dtypes."""
     checks.check_algorithm(algorithm)
     Star(make_job(algorithm, _problem()))
-    exact = fact(algorithm, "exact")
+    exact = algorithm.exact
     return f"exact: {exact.when}" if exact.reaches else f"not exact; exact with {exact.when}"
 
 
@@ -98,7 +104,7 @@ def optimum(algorithm) -> str:
     """An exact method reaches the solution of the normal equations to 1e-10; another must not."""
     algorithm = resolve(algorithm, _problem())
     distance = run(algorithm, _problem(), ROUNDS, every=ROUNDS).history["distance"][-1]
-    if fact(algorithm, "exact").reaches:
+    if algorithm.exact.reaches:
         return _within(distance, 1e-10, "distance to the optimum")
     if not distance > 1e-5:
         raise BrokenError(f"it declares itself not exact, yet ends {distance:.1e} from the optimum")
@@ -108,7 +114,7 @@ def optimum(algorithm) -> str:
 def equal_weights(algorithm) -> str:
     """The same with equal weights, whose optimum is another."""
     algorithm = resolve(algorithm, _problem("equal"))
-    _need(fact(algorithm, "exact").reaches, "it is not exact")
+    _need(algorithm.exact.reaches, "it is not exact")
     distance = run(algorithm, _problem("equal"), ROUNDS, every=ROUNDS).history["distance"][-1]
     return _within(distance, 1e-10, "distance to the optimum")
 
@@ -121,7 +127,7 @@ def _need(condition, reason: str) -> None:
 def fixed_point(algorithm) -> str:
     """At the optimum, with the states that belong to it, further rounds do not move (1e-12)."""
     algorithm = resolve(algorithm, _problem())
-    _need(fact(algorithm, "exact").reaches, "it has no fixed point at the optimum")
+    _need(algorithm.exact.reaches, "it has no fixed point at the optimum")
     machine, state = _settled(algorithm, ROUNDS)
     before = np.array(state.server.x)
     for _ in range(5):
@@ -132,7 +138,7 @@ def fixed_point(algorithm) -> str:
 @functools.lru_cache(maxsize=32)
 def _settled(algorithm, rounds):
     machine = Star(make_job(algorithm, _problem()))
-    never = Yardstick(-1.0, -1.0, np.inf)
+    never = Yardstick()
     state, *_ = machine.advance(machine.init(), never, rounds, rounds, rounds, 1, False)
     return machine, state
 
@@ -141,7 +147,7 @@ def duals(algorithm) -> str:
     """At the optimum the dual of client i is -grad f_i(x*)."""
     algorithm = resolve(algorithm, _problem())
     _need(hasattr(algorithm, "dual"), "it has no dual")
-    _need(fact(algorithm, "exact").reaches, "it is not exact")
+    _need(algorithm.exact.reaches, "it is not exact")
     machine, state = _settled(algorithm, ROUNDS)
     x = _problem().reference().x
     return _within(
@@ -150,11 +156,12 @@ def duals(algorithm) -> str:
 
 
 def engines(algorithm) -> str:
-    """The compiled and the debug engine agree to 1e-12, with absent clients too."""
+    """The compiled and the debug engine agree to 1e-12, with absent clients and ragged rows too."""
     worst = 0.0
-    for options in _ways(algorithm):
-        a = _trajectory(algorithm, _problem(), 5, **options)
-        b = _trajectory(algorithm, _problem(), 5, engine="debug", **options)
+    ways = [(_problem(), options) for options in _ways(algorithm)] + [(_ragged(), {})]
+    for problem, options in ways:
+        a = _trajectory(algorithm, problem, 5, **options)
+        b = _trajectory(algorithm, problem, 5, engine="debug", **options)
         worst = max(worst, _largest(a.xs, b.xs))
         for name in set(a.history) - {"seconds"}:
             if not np.allclose(a.history[name], b.history[name], rtol=1e-9, atol=1e-12):
@@ -163,7 +170,7 @@ def engines(algorithm) -> str:
 
 
 def _ways(algorithm):
-    return [{}] if fact(algorithm, "absent") is None else [{}, {"participation": 0.5}]
+    return [{}] if algorithm.absent is None else [{}, {"participation": 0.5}]
 
 
 def permutation(algorithm) -> str:
@@ -242,7 +249,7 @@ def start(algorithm) -> str:
     first = _trajectory(algorithm, _problem(), 1).xs
     if _largest(first, _trajectory(algorithm, _problem(), 1, x0=x0).xs) == 0:
         raise BrokenError("x0 makes no difference after one round")
-    _need(fact(algorithm, "exact").reaches, "x0 matters, and it is not exact")
+    _need(algorithm.exact.reaches, "x0 matters, and it is not exact")
     end = run(algorithm, _problem(), ROUNDS, x0=x0, every=ROUNDS).history["distance"][-1]
     return _within(end, 1e-10, "distance to the optimum from another start")
 
@@ -262,7 +269,7 @@ def hyperparameters(algorithm) -> str:
         another = dataclasses.replace(algorithm, **{field.name: other})
         compiled = star.compiled_programs()
         xs = _trajectory(another, _problem(), 40).xs
-        if star.compiled_programs() != compiled:
+        if star.compiled_programs() > compiled:
             raise BrokenError(f"{field.name}: another value compiled anew")
         if base.shape == xs.shape and _largest(base, xs) == 0:
             raise BrokenError(f"{field.name}: {value} and {other} give the same models")
@@ -278,7 +285,7 @@ def wire(algorithm) -> str:
         key = keys.round_key(keys.run_key(0), 0)
         server = keys.with_key(job.algorithm.init_server(job.x0), keys.server_key(key))
         inbox = job.algorithm.broadcast(server)
-        objective = job.problem.client_objective(0, fact(job.algorithm, "needs"))
+        objective = job.problem.client_objective(0, job.algorithm.needs)
         state = job.algorithm.init_client(job.x0, objective)
         _, message, _ = job.algorithm.client(state, inbox, objective, keys.client_key(key, 0))
         up, down = len(messages.pack(message)), len(messages.pack(inbox))
@@ -297,7 +304,7 @@ def reproducible(algorithm) -> str:
     reference = _trajectory(algorithm, _problem(), 9, seed=4)
     sparse = run(algorithm, _problem(), 9, seed=4, every=4)
     machine = Star(make_job(algorithm, _problem(), seed=4))
-    state, never = machine.init(), Yardstick(-1.0, -1.0, np.inf)
+    state, never = machine.init(), Yardstick()
     for end in (2, 3, 9):
         state, *_ = machine.advance(state, never, 1, end, 9, 16, False)
     for what, x in (("recording", sparse.x), ("cutting", state.server.x)):
@@ -308,7 +315,7 @@ def reproducible(algorithm) -> str:
 
 def absent_clients(algorithm) -> str:
     """An absent client's state is untouched, and half of the clients a round still reach the optimum."""
-    _need(fact(algorithm, "absent") is not None, "it is only defined with every client")
+    _need(algorithm.absent is not None, "it is only defined with every client")
     algorithm = resolve(algorithm, _problem())
     mask = np.zeros((2, len(_SIZES)), bool)
     mask[0, :2] = mask[1, 2:] = True
@@ -319,7 +326,7 @@ def absent_clients(algorithm) -> str:
     for a, b in zip(_flat(old), _flat(new), strict=True):
         if not (a[2:] == b[2:]).all():
             raise BrokenError("the state of an absent client changed")
-    exact = fact(algorithm, "exact")
+    exact = algorithm.exact
     _need(
         exact.reaches and exact.absent, "states are kept, and it is not exact with absent clients"
     )
@@ -335,6 +342,23 @@ def stateless(algorithm) -> str:
     up, down = (n / machine.job.x0.nbytes for n in machine.message_bytes)
     detail = f"{up:g} vectors up, {down:g} down; largest difference"
     return _within(_largest(a.xs, b.xs), 1e-12, detail)
+
+
+def lost_state(algorithm) -> str:
+    """A client that lost its state and gets it back from its latest message: still the optimum."""
+    algorithm = resolve(algorithm, _problem())
+    _need(algorithm.recover_client is not None, "a lost state cannot be made up for")
+    _need(algorithm.exact.reaches and algorithm.exact.absent, "it is not exact")
+    everyone = np.ones((1, len(_SIZES)), bool)  # as a schedule, so that latest messages are kept
+    machine = Star(make_job(algorithm, _problem(), participation=everyone))
+    state, *_ = machine.advance(machine.init(), Yardstick(), 20, 20, 20, 1, False)
+    with jax.enable_x64(True):
+        last = jax.tree.map(lambda leaf: leaf[0], state.latest[0])
+        fresh = algorithm.recover_client(state.server.x, last)
+        clients = jax.tree.map(lambda all_, one: all_.at[0].set(one), state.clients[0], fresh)
+    state = state._replace(clients=(clients, *state.clients[1:]))
+    state, *_ = machine.advance(state, Yardstick(), ROUNDS, ROUNDS, ROUNDS, 1, False)
+    return _within(_largest(state.server.x, _problem().reference().x), 1e-10, "distance")
 
 
 CHECKS = {
@@ -357,6 +381,7 @@ CHECKS = {
         reproducible,
         absent_clients,
         stateless,
+        lost_state,
     )
 }
 """Every check by its name."""
@@ -366,7 +391,8 @@ def check_one(algorithm, name: str) -> Result:
     """One check on one algorithm."""
     label = type(algorithm).__name__
     try:
-        return Result(label, name, True, CHECKS[name](algorithm))
+        checks.check_algorithm(algorithm)
+        return Result(label, name, True, CHECKS[name](complete(algorithm)))
     except InapplicableError as reason:
         return Result(label, name, None, str(reason))
     except BrokenError as failure:

@@ -58,6 +58,8 @@ class Problem:
     convex: bool | None = True
     offers = frozenset({"grad", "prox", "hessian_product", "minibatch"})
     name = "problem"
+    bounded = True
+    """Whether ``curvature`` has bounds from the data."""
 
     def __init__(self, clients: Clients, weights: str, dtype: str):
         if not isinstance(clients, Clients):
@@ -89,7 +91,7 @@ class Problem:
         """The default start x0, as NumPy arrays."""
         raise NotImplementedError
 
-    def _build(self, bucket, dtype: str, needs: frozenset[str]) -> Any:
+    def _build(self, bucket, dtype: str, layout: str) -> Any:
         """The objectives of a bucket, stacked along a leading client axis."""
         raise NotImplementedError
 
@@ -101,19 +103,22 @@ class Problem:
         self, needs: frozenset[str] = frozenset({"grad"}), dtype: str | None = None
     ) -> Prepared:
         """The problem on the device, laid out for an engine that calls ``needs`` of the objectives."""
-        dtype = _checked_dtype(dtype or self.dtype)
-        relevant = frozenset(needs) & {"prox", "minibatch"}
-        if (relevant, dtype) not in self._prepared:
+        layout, dtype = self._layout(frozenset(needs)), _checked_dtype(dtype or self.dtype)
+        if (layout, dtype) not in self._prepared:
             with jax.enable_x64(True):
-                buckets = self._buckets(relevant)
-                self._prepared[relevant, dtype] = Prepared(
-                    tuple(self._build(b, dtype, relevant) for b in buckets),
+                buckets = self._buckets(layout)
+                self._prepared[layout, dtype] = Prepared(
+                    tuple(self._build(b, dtype, layout) for b in buckets),
                     tuple(jnp.asarray(self.weights[b.clients], dtype) for b in buckets),
                     tuple(jnp.asarray(b.clients, "uint32") for b in buckets),
                 )
-        return self._prepared[relevant, dtype]
+        return self._prepared[layout, dtype]
 
-    def _buckets(self, needs):
+    def _layout(self, needs: frozenset[str]) -> str:
+        """How the objectives are held: "rows", "moments" (d x d matrices) or "spectrum" (diagonalised)."""
+        return "rows"
+
+    def _buckets(self, layout: str):
         return self.clients.buckets
 
     def client_objective(self, i: int, needs=frozenset({"grad"}), dtype: str | None = None) -> Any:
@@ -171,6 +176,11 @@ class Problem:
 
     def _cast(self, x):
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, self.dtype), x)
+
+    @property
+    def strongly_convex(self) -> bool:
+        """Whether the regulariser alone makes every f_i strongly convex."""
+        return False
 
     @functools.cached_property
     def _reference(self) -> Reference | None:
@@ -266,6 +276,7 @@ class LinearProblem(Problem):
         self.convex = sum(p.curvature()[0] for p in penalties) >= 0
         if not self.convex:
             self.offers = self.offers - {"prox"}
+        self.bounded = loss.curvature is not None
 
     def initial(self):
         length = self.clients.features[0] + self.intercept
@@ -282,11 +293,12 @@ class LinearProblem(Problem):
     def _width(self) -> int:
         return self.clients.features[0] + self.intercept
 
-    def _gram(self, needs) -> bool:
-        """Whether d x d matrices take the place of the rows: exact steps, or when it is cheaper."""
+    def _layout(self, needs):
         if "minibatch" in needs or not self._quadratic or not self._has_moments:
-            return False
-        return "prox" in needs or 2 * self._width <= self.clients.rows / len(self)
+            return "rows"
+        if "prox" in needs:
+            return "spectrum"
+        return "moments" if 2 * self._width <= self.clients.rows / len(self) else "rows"
 
     @property
     def _has_moments(self) -> bool:
@@ -328,15 +340,15 @@ class LinearProblem(Problem):
                 X = np.column_stack([X, np.ones(len(X))])
             yield i, X, np.asarray(y, float), w / (w.sum() or 1.0)
 
-    def _buckets(self, needs):
-        if not self._gram(needs):
+    def _buckets(self, layout):
+        if layout == "rows":
             return self.clients.buckets
         everyone = np.arange(len(self))
         return (self.clients.buckets[0]._replace(clients=everyone),)
 
-    def _build(self, bucket, dtype, needs):
-        if self._gram(needs):
-            return _quadratic_on_device(self._moments, dtype, needs)
+    def _build(self, bucket, dtype, layout):
+        if layout != "rows":
+            return _quadratic_on_device(self._moments, dtype, layout)
         targets = bucket.targets
         kind = "int32" if isinstance(self.loss, SoftmaxLoss) else dtype
         m = len(bucket.clients)
@@ -359,13 +371,17 @@ class LinearProblem(Problem):
         L, mu = np.zeros(len(self)), np.zeros(len(self))
         if self._quadratic and self._width <= GRAM_LIMIT:
             for i, X, _, w in self._client_rows():
-                values = np.linalg.eigvalsh((w[:, None] * X).T @ X + np.diag(self._ridge()))
-                L[i], mu[i] = values[-1], max(values[0], 0)
+                H = (w[:, None] * X).T @ X + np.diag(self._ridge())
+                L[i], mu[i] = extreme_eigenvalues(H)
             return L, mu
         for i, X, _, w in self._client_rows():
             L[i] = self.loss.curvature * _largest_eigenvalue(X * np.sqrt(w)[:, None]) + high
             mu[i] = 0.0 if self.intercept and low > 0 else low
         return L, mu
+
+    @property
+    def strongly_convex(self):
+        return not self.intercept and sum(p.curvature()[0] for p in self.penalties) > 0
 
     def pooled_hessian(self) -> np.ndarray | None:
         """The Hessian of F where it is constant and small enough to form, else None."""
@@ -376,6 +392,16 @@ class LinearProblem(Problem):
         if self.pooled_hessian() is not None:
             return solve_quadratic(self, *self._pooled)
         return minimise(self) if self.convex else None
+
+
+def extreme_eigenvalues(H: np.ndarray):
+    """(largest, smallest) eigenvalue of symmetric matrices (..., d, d), the smallest less its rounding.
+
+    It is 0 where rounding could have made it: a rank-deficient matrix has none of 1e-17.
+    """
+    values = np.linalg.eigvalsh(H)
+    noise = 64 * H.shape[-1] * np.finfo(float).eps * values[..., -1]
+    return values[..., -1], np.maximum(values[..., 0] - noise, 0)
 
 
 def _largest_eigenvalue(A: np.ndarray) -> float:
@@ -396,9 +422,9 @@ def normalised(row_weights: np.ndarray) -> np.ndarray:
     return row_weights / np.where(totals > 0, totals, 1)
 
 
-def _quadratic_on_device(quadratic: Quadratic, dtype, needs) -> Quadratic:
+def _quadratic_on_device(quadratic: Quadratic, dtype, layout) -> Quadratic:
     quadratic = jax.tree.map(jnp.asarray, quadratic)
-    if "prox" in needs:
+    if layout == "spectrum":
         quadratic = diagonalised(quadratic)
     return jax.tree.map(lambda leaf: leaf.astype(dtype), quadratic)
 
@@ -438,12 +464,14 @@ class QuadraticProblem(Problem):
     def initial(self):
         return np.zeros(self._given.linear.shape[1], self.dtype)
 
-    def _build(self, bucket, dtype, needs):
-        return _quadratic_on_device(self._given, dtype, needs)
+    def _build(self, bucket, dtype, layout):
+        return _quadratic_on_device(self._given, dtype, layout)
+
+    def _layout(self, needs):
+        return "spectrum" if "prox" in needs else "moments"
 
     def curvature(self):
-        values = np.linalg.eigvalsh(self._given.hessian)
-        return values[:, -1], np.maximum(values[:, 0], 0)
+        return extreme_eigenvalues(self._given.hessian)
 
     def pooled_hessian(self):
         """The Hessian of F."""
@@ -471,6 +499,7 @@ class CustomProblem(Problem):
     """Clients with any JAX loss of one row over any pytree of parameters: see ``custom``."""
 
     name = "custom"
+    bounded = False
 
     def __init__(self, loss, init, clients, l2, weights, convex, dtype):
         super().__init__(clients, weights, dtype)
@@ -500,7 +529,11 @@ class CustomProblem(Problem):
     def initial(self):
         return self.init
 
-    def _build(self, bucket, dtype, needs):
+    @property
+    def strongly_convex(self):
+        return bool(self.convex) and self.l2 > 0
+
+    def _build(self, bucket, dtype, layout):
         return CustomObjective(
             features=self._on_device(bucket.features, dtype),
             targets=self._on_device(bucket.targets, dtype),

@@ -9,6 +9,9 @@ from jax import flatten_util, tree_util
 DENSE_LIMIT = 700
 """The most parameters for which Newton's method forms the Hessian of F."""
 
+_FAR = {"float64": 1e-4, "float32": 1e-2}
+"""A Newton step longer than this share of ||x||, at a vanishing gradient, leads to infinity."""
+
 _NO_MINIMISER = (
     "reference: no minimiser was found (gradient norm {norm:.1e} after Newton's method); the classes may "
     "be separable, a category may have one outcome only, or columns may be collinear: add l2 > 0"
@@ -121,7 +124,7 @@ def _minimise(flat: _Flat, tolerance: float) -> Reference:
     x, objective, norm = _newton(flat, x, 0.1 * target, dense)
     if not norm <= target:
         raise ValueError(_NO_MINIMISER.format(norm=norm))
-    unique = not dense or _check_curved(flat, x, first, norm)
+    unique = _check_curved(flat, x, first, norm) if dense else _check_stays(flat, x, norm)
     model = tree_util.tree_map(np.asarray, flat.tree(x))
     return Reference(model, objective, norm, unique)
 
@@ -163,13 +166,25 @@ def _check_curved(flat: _Flat, x, first, norm) -> bool:
     """
     H = flat.hessian(x)
     step, unique = solve(H, flat.evaluate(x)[1])
-    far = 1e-4 if flat.problem.dtype == "float64" else 1e-2
-    escapes = np.linalg.norm(step) > far * np.linalg.norm(x) + 1e-9
+    escapes = np.linalg.norm(step) > _FAR[flat.problem.dtype] * np.linalg.norm(x) + 1e-9
     if getattr(getattr(flat.problem, "loss", None), "flattens", False):
         escapes |= _rank(H) < _rank(first)
     if escapes:
         raise ValueError(_NO_MINIMISER.format(norm=norm))
     return unique
+
+
+def _check_stays(flat: _Flat, x, norm) -> bool:
+    """The same without a Hessian: x stays where the regulariser holds it, or a Newton step is short.
+
+    Whether F is flat in some direction is not known then, and x is not called unique.
+    """
+    if flat.problem.strongly_convex:
+        return True
+    step = _cg_step(flat, x, flat.evaluate(x)[1])
+    if np.linalg.norm(step) > _FAR[flat.problem.dtype] * np.linalg.norm(x) + 1e-9:
+        raise ValueError(_NO_MINIMISER.format(norm=norm))
+    return False
 
 
 def _rank(H) -> int:

@@ -6,7 +6,7 @@ rebuilds both its dual lambda_{s|i} = rho (y_i - x_s) and the centre z_i = x_s -
 sum_i w_i lambda_{s|i} = 0 after every server step, whatever the clients did ([PDMM-C] eq. 32).
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from accord import tree
 from accord.core import Algorithm, Model
@@ -40,3 +40,25 @@ class PrimalDual(Algorithm):
 
     def server(self, server, mean, share):
         return Model(mean)
+
+
+class Client(NamedTuple):
+    """``x``: the last local iterate x_i^K; ``upload``: y_i."""
+
+    x: Any
+    upload: Any
+
+
+class WarmPrimalDual(PrimalDual):
+    """The same, where the client also keeps its last iterate."""
+
+    state_in_message: ClassVar[bool] = False
+
+    def init_client(self, x, objective):
+        return Client(x, x)
+
+    def recover_client(self, x, message):
+        return Client(x, message)
+
+    def upload(self, state):
+        return state.upload

@@ -10,8 +10,8 @@ Converges for convex f_i at every rho > 0. Primal: x_i, x_s. Dual: lambda_i, equ
 the optimum. An absent client counts with the last vector it sent.
 
 S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, "Distributed Optimization and Statistical Learning
-via the Alternating Direction Method of Multipliers", FnT Machine Learning 3, 2011, section 7.1; scheme
-(3) of X. Zhang et al., "FedPD", IEEE TSP 69, 2021.
+via the Alternating Direction Method of Multipliers", FnT Machine Learning 3, 2011,
+section 7.1, whose clients move alike while its server reports the mean of the x_i; scheme (3) of X. Zhang et al., "FedPD", IEEE TSP 69, 2021.
 """
 
 from dataclasses import dataclass
@@ -41,6 +41,8 @@ class ADMM(Algorithm):
 
     absent = "latest"
     source = "boyd2011admm"
+    oracle_memory = True
+    exact_when = "an oracle without minibatch noise"
     local = "exact"
 
     def init_server(self, x):

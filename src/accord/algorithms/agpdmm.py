@@ -6,9 +6,10 @@ Problem: minimise F(x) = sum_i w_i f_i(x). One round, with z_i = 2 x_s - y_i:
              y_i = 2 x - z_i, of the last iterate                  up
     server   x_s = sum_i w_i y_i                                   down
 
-Stable for eta <= 1/L; with K = 1 it is gradient descent with step 2 eta/(1 + rho eta), and as K grows
-it becomes PDMM. The client's state is the y_i that it sent. With the state held by the server the
-client is stateless and two vectors go down, as in the paper. Dual: lambda_{s|i} = rho (y_i - x_s).
+eta = 1/L was stable at every K and rho tried, 1.9/L was not. With K = 1 it is gradient descent with step
+2 eta/(1 + rho eta), and as K grows it becomes PDMM. The client's state is the y_i that it sent. With the
+state held by the server the client is stateless and two vectors go down, as in the paper.
+Dual: lambda_{s|i} = rho (y_i - x_s).
 
 G. Zhang, K. Niwa, W. B. Kleijn, "Revisiting the Primal-Dual Method of Multipliers for Optimisation
 over Centralised Networks", IEEE TSIPN 8, 2022, Algorithm 2.

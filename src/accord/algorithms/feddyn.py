@@ -27,13 +27,6 @@ class Server(NamedTuple):
     correction: Any
 
 
-class Client(NamedTuple):
-    """``dual``: -g_i; ``memory``: the oracle's."""
-
-    dual: Any
-    memory: Any
-
-
 @dataclass(frozen=True)
 class FedDyn(Algorithm):
     """FedDyn.
@@ -45,29 +38,28 @@ class FedDyn(Algorithm):
     oracle: object = None
 
     source = "acar2021feddyn"
+    exact_when = "an exact local solver"
     local = "exact"
 
     def init_server(self, x):
         return Server(x, tree.zeros_like(x))
 
     def init_client(self, x, objective):
-        return Client(tree.zeros_like(x), self.oracle.init(x))
+        return tree.zeros_like(x)
 
-    def recover_client(self, x, message):
-        return Client(tree.zeros_like(x), self.oracle.init(x))
+    # The server's h assumes every client's g_i: a client that lost it cannot be restored from x_i.
+    recover_client = None
 
     def dual(self, state, x):
-        return state.dual
+        return state
 
     def broadcast(self, server):
         return server.x
 
     def client(self, state, inbox, objective, key):
-        x, _, gradients, memory = self.oracle(
-            objective, inbox, state.dual, inbox, self.penalty, key, state.memory
-        )
-        dual = tree.add_scaled(state.dual, self.penalty, tree.subtract(x, inbox))
-        return Client(dual, memory), x, {"x": x, "gradients": gradients}
+        x, _, gradients, _ = self.oracle(objective, inbox, state, inbox, self.penalty, key)
+        dual = tree.add_scaled(state, self.penalty, tree.subtract(x, inbox))
+        return dual, x, {"x": x, "gradients": gradients}
 
     def server(self, server, mean, share):
         moved = tree.subtract(mean, server.x)

@@ -20,7 +20,7 @@ Non-IID Data", IEEE TSP 69, 2021, Algorithms 1 and 2 (Oracles I and II).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jax.random import fold_in
 
@@ -28,6 +28,7 @@ from accord import tree
 from accord.algorithms.admm import ADMM, Client
 from accord.core import Exactness, repeat
 from accord.core.keys import iterations_until_communication
+from accord.core.ranges import check_hyperparameters
 
 
 class Server(NamedTuple):
@@ -50,6 +51,10 @@ class LinearDecay:
     """The skip probability (T - t)/T at iteration t, with T = ``iterations``; 0 from T on."""
 
     iterations: int
+    vanishes: ClassVar[bool] = True
+
+    def __post_init__(self):
+        check_hyperparameters(self)
 
     def __call__(self, iteration):
         left = self.iterations - iteration
@@ -61,7 +66,8 @@ class FedPD(ADMM):
     """FedPD.
 
     ``penalty`` rho = 1/s (default sqrt(L mu) with exact local solves); ``skip_probability`` p in [0, 1),
-    a number, a function of the iteration (``LinearDecay``), or None: from the clients' heterogeneity;
+    a number, a function of the iteration (``LinearDecay``; one that falls to 0 says so by an attribute
+    ``vanishes``), or None: from the clients' heterogeneity (then s is (sqrt(5) - 1)/(8 L) by default);
     ``oracle``, the local solver (default exact, or gradient descent where there is no exact one).
     """
 
@@ -71,11 +77,9 @@ class FedPD(ADMM):
 
     @property
     def exact(self):
-        skips = not (isinstance(self.skip_probability, int | float) and self.skip_probability == 0)
-        decays = callable(self.skip_probability)
-        return Exactness(
-            (decays or not skips) and not self.noisy, "skip_probability 0, or falling to 0"
-        )
+        p = self.skip_probability
+        vanishes = getattr(p, "vanishes", False) or (isinstance(p, int | float) and p == 0)
+        return Exactness(vanishes and not self.noisy, "skip_probability 0, or falling to 0")
 
     def init_server(self, x):
         return Server(x, 0, 0)

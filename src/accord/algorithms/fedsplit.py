@@ -30,6 +30,7 @@ class FedSplit(PrimalDual):
     oracle: object = None
 
     source = "pathak2020fedsplit"
+    exact_when = "strongly convex f_i, an oracle without minibatch noise"
     local = "exact"
 
     def client(self, state, inbox, objective, key):

@@ -16,23 +16,15 @@ over Centralised Networks", IEEE TSIPN 8, 2022, Algorithm 1, eqs. (27)-(28).
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from accord import tree
-from accord.algorithms._primal_dual import PrimalDual
+from accord.algorithms._primal_dual import Client, WarmPrimalDual
 from accord.core import static
 from accord.oracles import steps
 
 
-class Client(NamedTuple):
-    """``x``: the last local iterate x_i^K; ``upload``: y_i."""
-
-    x: Any
-    upload: Any
-
-
 @dataclass(frozen=True)
-class GPDMM(PrimalDual):
+class GPDMM(WarmPrimalDual):
     """GPDMM.
 
     ``local_steps`` K (default about sqrt(kappa)); ``step_size`` eta (default 1/L); ``penalty`` rho
@@ -46,16 +38,6 @@ class GPDMM(PrimalDual):
 
     source = "zhang2022revisiting"
     local = "linearised"
-    state_in_message = False
-
-    def init_client(self, x, objective):
-        return Client(x, x)
-
-    def recover_client(self, x, message):
-        return Client(x, message)
-
-    def upload(self, state):
-        return state.upload
 
     def client(self, state, inbox, objective, key):
         centre = tree.reflect(inbox, state.upload)

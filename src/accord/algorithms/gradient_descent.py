@@ -8,7 +8,7 @@ Problem: minimise F(x) = sum_i w_i f_i(x). One round:
 Linear rate 1 - mu/L at eta = 1/L, sublinear for convex F; stable for eta < 2/L.
 
 A.-L. Cauchy, "Méthode générale pour la résolution des systèmes d'équations simultanées", Comptes Rendus
-25, 1847; Y. Nesterov, "Lectures on Convex Optimization", Springer 2018, section 1.2.3.
+25, 1847; Y. Nesterov, "Lectures on Convex Optimization", Springer 2018, section 2.1.5.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,14 @@ from accord.core import Algorithm, Model
 class GradientDescent(Algorithm):
     """Gradient descent. ``step_size`` eta (default 1/L).
 
-    An absent client counts with the last gradient it sent, so that the method stays exact.
+    An absent client counts with the last gradient it sent, so that the method stays exact; the default step
+    is then up to 3 times shorter, or by the longest absence in a schedule.
     """
 
     step_size: float | None = None
 
     absent = "latest"
+    delayed = True
     step_bound = 2.0
     source = "nesterov2018lectures"
 

@@ -11,30 +11,20 @@ x*, so K steps do not end where they must: the method settles at a biased point.
 from the client's last x^K ("warm") the start is x* at the optimum, and the method is exact. Stable for
 eta <= 1/(L + rho).
 
-R. Pathak, M. J. Wainwright, NeurIPS 2020, section 3.2; the bias and its cure: G. Zhang, K. Niwa,
-W. B. Kleijn, IEEE TSIPN 8, 2022, section V.
+R. Pathak, M. J. Wainwright, NeurIPS 2020; the bias and its cure: G. Zhang, K. Niwa,
+W. B. Kleijn, IEEE TSIPN 8, 2022.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from accord import tree
-from accord.algorithms._primal_dual import PrimalDual
+from accord.algorithms._primal_dual import Client, WarmPrimalDual
 from accord.core import Exactness, static
 from accord.oracles import steps
 
-STARTS = ("dual", "primal", "warm")
-
-
-class Client(NamedTuple):
-    """``x``: the last local iterate x_i^K; ``upload``: y_i."""
-
-    x: Any
-    upload: Any
-
 
 @dataclass(frozen=True)
-class InexactFedSplit(PrimalDual):
+class InexactFedSplit(WarmPrimalDual):
     """Inexact FedSplit.
 
     ``start`` is "dual" (z_i, as published: biased), "primal" (x_s) or "warm" (x_i^K); ``local_steps`` K;
@@ -49,27 +39,12 @@ class InexactFedSplit(PrimalDual):
 
     source = "pathak2020fedsplit"
     local = "gradient"
-    state_in_message = False
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.start not in STARTS:
-            raise ValueError(f"start: got {self.start!r}; accepted are {', '.join(STARTS)}")
 
     @property
     def exact(self):
         return Exactness(
             self.start != "dual" and not self.noisy, 'start="primal" or "warm", full gradients'
         )
-
-    def init_client(self, x, objective):
-        return Client(x, x)
-
-    def recover_client(self, x, message):
-        return Client(x, message)
-
-    def upload(self, state):
-        return state.upload
 
     def client(self, state, inbox, objective, key):
         centre = tree.reflect(inbox, state.upload)

@@ -12,7 +12,7 @@ rho = sqrt(L mu); for merely convex f_i the iterates may cycle at theta = 1 and 
 Primal: x_i, x_s. Dual: lambda_{s|i} = rho (y_i - x_s), equal to -grad f_i(x*) at the optimum.
 
 G. Zhang, K. Niwa, W. B. Kleijn, "Revisiting the Primal-Dual Method of Multipliers for Optimisation
-over Centralised Networks", IEEE TSIPN 8, 2022, eqs. (10)-(13).
+over Centralised Networks", IEEE TSIPN 8, 2022.
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ class PDMM(PrimalDual):
     oracle: object = None
 
     source = "zhang2022revisiting"
+    exact_when = "an oracle without minibatch noise; relaxation < 1 for merely convex f_i"
     local = "exact"
 
     def client(self, state, inbox, objective, key):

@@ -56,6 +56,7 @@ class Scaffnew(Algorithm):
 
     absent = None
     source = "mishchenko2022proxskip"
+    exact_when = "every client in every round"
 
     def init_server(self, x):
         return Server(x, 0)
@@ -63,8 +64,8 @@ class Scaffnew(Algorithm):
     def init_client(self, x, objective):
         return Client(x, tree.zeros_like(x))
 
-    def recover_client(self, x, message):
-        return Client(message, tree.zeros_like(x))
+    # sum_i w_i h_i = 0 must hold: a client that lost its h_i cannot be restored from its message.
+    recover_client = None
 
     def _shift(self, state, x):
         ratio = self.communication_probability / self.step_size

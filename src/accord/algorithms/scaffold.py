@@ -44,6 +44,7 @@ class SCAFFOLD(Algorithm):
 
     absent = Pair(x="participants", control="latest")
     state_in_message = True
+    delayed = True
     source = "karimireddy2020scaffold"
 
     def init_server(self, x):

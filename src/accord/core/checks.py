@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 
-from accord.core.contract import FUNCTIONS, fact
+from accord.core.contract import FUNCTIONS
 from accord.core.ranges import check_hyperparameters
 
 
@@ -34,7 +34,7 @@ def check_algorithm(algorithm) -> None:
 def check_fit(algorithm, problem, partial: bool) -> None:
     """Raises where the problem lacks what the method needs, or forbids absent clients."""
     name = type(algorithm).__name__
-    lacking = sorted(fact(algorithm, "needs") - problem.offers)
+    lacking = sorted(algorithm.needs - problem.offers)
     if lacking:
         advice = {
             "prox": "it is not known to be convex: say convex=True if it is, or take GPDMM, AGPDMM, "
@@ -45,7 +45,13 @@ def check_fit(algorithm, problem, partial: bool) -> None:
             f"{name} needs {lacking[0]!r}, which the problem {problem.name!r} does not offer "
             f"(it offers {', '.join(sorted(problem.offers))}): {advice}"
         )
-    absent = fact(algorithm, "absent")
+    oracle = getattr(algorithm, "oracle", None)
+    if getattr(oracle, "stateful", False) and not algorithm.oracle_memory:
+        raise ValueError(
+            f"oracle: {type(oracle).__name__} carries its gradient estimate from one call to the next, "
+            f"which {name} has no room for; use it with FedPD or ADMM"
+        )
+    absent = algorithm.absent
     if partial and absent is None:
         raise ValueError(
             f"participation: {name} is only defined with every client in every round; "

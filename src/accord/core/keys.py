@@ -4,6 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+_MOST_ITERATIONS = 10**6
+"""Local iterations after which a round ends whatever the coin says: a schedule may be stuck at 1."""
+
 _SERVER = 2**32 - 1
 _PARTICIPATION = 2**32 - 2
 
@@ -55,6 +58,7 @@ def iterations_until_communication(key, skip_probability, iteration):
 
     def skipped(k):
         p = skip_probability(iteration + k) if callable(skip_probability) else skip_probability
-        return jax.random.uniform(jax.random.fold_in(key, k), dtype="float32") < p
+        skip = jax.random.uniform(jax.random.fold_in(key, k), dtype="float32") < p
+        return skip & (k < _MOST_ITERATIONS)
 
     return jax.lax.while_loop(skipped, lambda k: k + 1, np.int32(0)) + np.int32(1)

@@ -37,7 +37,8 @@ def split(algorithm) -> tuple[dict[str, Any], Structure]:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             numbers[field.name], value = split(value)
         elif _is_number(value) and not field.metadata.get("static"):
-            numbers[field.name] = value
+            # A NumPy scalar has a dtype of its own, which would decide that of the whole run.
+            numbers[field.name] = value.item() if isinstance(value, np.generic) else value
             continue
         fields.append((field.name, value))
     return numbers, Structure(type(algorithm), tuple(fields))

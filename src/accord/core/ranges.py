@@ -7,12 +7,20 @@ import numbers
 from jax.core import Tracer
 
 # name: (accepts, in words); bounds that all algorithms and oracles share.
+_WHOLE = ("local_steps", "restart_interval", "batch_size", "max_iterations", "iterations")
+
+_CHOICES = {
+    "start": ("dual", "primal", "warm"),
+    "form": ("gradient", "linearised"),
+    "method": ("auto", "newton", "newton-cg"),
+}
+
 _RANGES = {
-    "local_steps": (lambda v: v >= 1 and float(v).is_integer(), "a whole number >= 1"),
-    "restart_interval": (lambda v: v >= 1 and float(v).is_integer(), "a whole number >= 1"),
-    "batch_size": (lambda v: v >= 1 and float(v).is_integer(), "a whole number >= 1"),
-    "max_iterations": (lambda v: v >= 1 and float(v).is_integer(), "a whole number >= 1"),
-    "iterations": (lambda v: v >= 1 and float(v).is_integer(), "a whole number >= 1"),
+    "local_steps": (lambda v: v >= 1, "a whole number >= 1"),
+    "restart_interval": (lambda v: v >= 1, "a whole number >= 1"),
+    "batch_size": (lambda v: v >= 1, "a whole number >= 1"),
+    "max_iterations": (lambda v: v >= 1, "a whole number >= 1"),
+    "iterations": (lambda v: v >= 1, "a whole number >= 1"),
     "step_size": (lambda v: v > 0, "a number > 0, or None: from the data"),
     "server_step_size": (lambda v: v > 0, "a number > 0"),
     "penalty": (lambda v: v > 0, "a number > 0, or None: from the data"),
@@ -31,6 +39,11 @@ def check_hyperparameters(algorithm) -> None:
     cls = type(algorithm).__name__
     for field in dataclasses.fields(algorithm):
         value = getattr(algorithm, field.name)
+        choices = _CHOICES.get(field.name)
+        if choices and isinstance(value, str) and value not in choices:
+            raise ValueError(
+                f"{cls}({field.name}=...): got {value!r}; accepted are {', '.join(choices)}"
+            )
         known = field.name in _RANGES
         if not known or value is None or callable(value) or isinstance(value, Tracer):
             continue
@@ -44,5 +57,6 @@ def check_hyperparameters(algorithm) -> None:
                 f"{cls}({field.name}=...): got {value!r} of type {type(value).__name__}; "
                 f"accepted is {words}"
             )
-        if not (math.isfinite(value) and accepts(value)):
+        whole = field.name not in _WHOLE or isinstance(value, numbers.Integral)
+        if not (math.isfinite(value) and accepts(value) and whole):
             raise ValueError(f"{cls}({field.name}=...): got {value}; accepted is {words}")

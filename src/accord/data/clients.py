@@ -248,5 +248,8 @@ def _pack(entries, sizes) -> list[Bucket]:
             features[row, len(y) :] = X[0] if len(y) else spare[0]
             targets[row, len(y) :] = y[0] if len(y) else spare[1]
             features[row, : len(y)], targets[row, : len(y)], row_weights[row, : len(y)] = X, y, w
+        for array in (features, targets, row_weights):
+            # The device may use this memory in place.
+            array.flags.writeable = False
         buckets.append(Bucket(features, targets, row_weights, members))
     return buckets

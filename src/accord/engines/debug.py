@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord import tree
-from accord.core import fact, keys
+from accord.core import keys
 from accord.engines.job import Job
 from accord.engines.measures import (
     RUNNING,
@@ -35,7 +35,7 @@ class Debug:
         star = Star(job)
         self.message_bytes = star.message_bytes
         self._setup = star.setup
-        needs = fact(job.algorithm, "needs")
+        needs = job.algorithm.needs
         m = len(job.problem)
         self._objectives = [job.problem.client_objective(i, needs, job.dtype) for i in range(m)]
         with jax.enable_x64(True):
@@ -74,7 +74,7 @@ class Debug:
                 clients[i], latest[i], info = algorithm.client(
                     clients[i], inbox, self._objectives[i], draw
                 )
-                if job.stateless and fact(algorithm, "state_in_message"):
+                if job.stateless and algorithm.state_in_message:
                     clients[i] = algorithm.recover_client(server.x, latest[i])
             infos.append(info)
         share = sum(w for w, heard in zip(self._weights, mask, strict=True) if heard)
@@ -107,7 +107,7 @@ class Debug:
         over_heard = _sum(heard)
         if not self.job.partial or any(m is None for m in latest):
             return over_heard
-        rule = jax.tree.broadcast(fact(self.job.algorithm, "absent"), over_heard)
+        rule = jax.tree.broadcast(self.job.algorithm.absent, over_heard)
         over_all = _sum(everyone)
         return jax.tree.map(lambda r, a, b: a if r == "latest" else b, rule, over_all, over_heard)
 
@@ -141,7 +141,8 @@ class Debug:
         with jax.enable_x64(True):
             while state.round < end and code == RUNNING:
                 state, seen = self._round(state)
-                if state.round % every == 0 or state.round == last:
+                lost = not np.isfinite(tree.dot(state.server.x, state.server.x))
+                if state.round % every == 0 or state.round == last or lost:
                     rows.append(self._row(state, seen, yardstick))
                     models.append(state.server.x)
                     code = int(judge(rows[-1], yardstick))

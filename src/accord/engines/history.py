@@ -10,7 +10,7 @@ INTEGERS = ("round", "iterations", "uplink_bytes", "downlink_bytes")
 COLUMNS = {
     "round": "communication rounds done",
     "iterations": "local iterations done, where the method counts them",
-    "gradients": "local gradients evaluated, a client's mean (B of n rows count B/n)",
+    "gradients": "local gradients, a client's mean (B of n rows: B/n; a factorised solve: 1)",
     "uplink_bytes": "bytes sent by all clients together",
     "downlink_bytes": "bytes received by all clients together",
     "objective": "F(x)",
@@ -18,8 +18,8 @@ COLUMNS = {
     "gradient_norm": "||grad F(x)||",
     "distance": "||x - x*||",
     "consensus": "sqrt(sum_i w_i ||x_i - x||^2) over the clients heard",
-    "dual_residual": "max_i ||lambda_{i|s} + lambda_{s|i}||_inf = rho max_i ||x_i - x||_inf",
-    "seconds": "time in the rounds so far, compilation apart",
+    "dual_residual": "rho max_i ||x_i - x||_inf, the step the duals would take",
+    "seconds": "time in the rounds so far, measuring included, compilation apart",
 }
 """Every column and its meaning. A column that cannot be had is absent."""
 

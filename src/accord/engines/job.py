@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from accord.core import checks, fact
+from accord.core import checks, complete
 from accord.theory import resolve
 
 CLIENT_STATES = ("client", "server")
@@ -38,7 +38,7 @@ class Job(NamedTuple):
     @property
     def prepared(self):
         """The problem laid out for this algorithm."""
-        return self.problem.prepare(fact(self.algorithm, "needs"), self.dtype)
+        return self.problem.prepare(self.algorithm.needs, self.dtype)
 
 
 def make_job(
@@ -53,6 +53,7 @@ def _make_job(algorithm, problem, seed, participation, x0, client_state, dtype) 
     from accord.problems import Problem
 
     checks.check_algorithm(algorithm)
+    algorithm = complete(algorithm)
     if not isinstance(problem, Problem):
         raise TypeError(
             f"problem: expected one made by accord.problems, got {type(problem).__name__}"
@@ -62,7 +63,7 @@ def _make_job(algorithm, problem, seed, participation, x0, client_state, dtype) 
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
         raise ValueError(f"seed: got {seed!r}; accepted is a whole number >= 0")
     heard, schedule = _participation(participation, len(problem))
-    algorithm = resolve(algorithm, problem)
+    algorithm = resolve(algorithm, problem, absence=_absence(heard, schedule, len(problem)))
     job = Job(
         algorithm,
         problem,
@@ -94,6 +95,21 @@ def _participation(participation, clients: int):
             "booleans of shape (rounds, clients)"
         )
     return max(1, round(participation * clients)), None
+
+
+def _absence(heard: int, schedule, clients: int) -> float:
+    """How much older than a round a client's gradient gets, as far as a stable step must know.
+
+    For clients drawn at random 3 is enough however few they are, as in SAGA's step 1/(3 L); in a schedule
+    it is the longest absence.
+    """
+    if schedule is None:
+        return min(clients / heard, 3.0)
+    longest = 1
+    for column in schedule.T:
+        rounds = np.flatnonzero(column)
+        longest = max(longest, int(np.diff(np.concatenate([[-1], rounds, [len(column)]])).max()))
+    return float(longest)
 
 
 def _start(x0, problem, dtype):

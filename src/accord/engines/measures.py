@@ -14,13 +14,15 @@ RUNNING, CONVERGED, DIVERGED, NOT_FINITE = range(4)
 class Yardstick(NamedTuple):
     """What a run is measured against.
 
-    ``gradient_norm`` and ``gap``: stop at or below both (-1: never); ``explosion``: a gradient norm above
-    it means divergence; ``optimum`` and ``least``: x* and F(x*), or None.
+    ``gradient_norm`` and ``gap``: stop at or below both (-1: never); ``explosion`` and ``summit``: a
+    gradient norm, or an objective, above it means divergence; ``optimum`` and ``least``: x* and F(x*), or
+    None.
     """
 
-    gradient_norm: Any
-    gap: Any
-    explosion: Any
+    gradient_norm: Any = -1.0
+    gap: Any = -1.0
+    explosion: Any = jnp.inf
+    summit: Any = jnp.inf
     optimum: Any = None
     least: Any = None
 
@@ -61,6 +63,7 @@ def judge(row: dict[str, Any], yardstick: Yardstick):
     """RUNNING, CONVERGED, DIVERGED or NOT_FINITE, from a recorded row."""
     norm = row["gradient_norm"]
     reached = (norm <= yardstick.gradient_norm) & (row.get("gap", -1.0) <= yardstick.gap)
-    code = jnp.where(norm > yardstick.explosion, DIVERGED, RUNNING)
+    away = (norm > yardstick.explosion) | (row["objective"] > yardstick.summit)
+    code = jnp.where(away, DIVERGED, RUNNING)
     code = jnp.where(jnp.isfinite(row["objective"] + norm), code, NOT_FINITE)
     return jnp.where(reached, CONVERGED, code)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from accord import tree
-from accord.core import Status, fact, status
+from accord.core import Status, status
 from accord.engines.debug import Debug
 from accord.engines.history import History
 from accord.engines.job import make_job
@@ -140,7 +140,7 @@ def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
     return Run(
         x=jax.tree.map(np.asarray, state.server.x),
         xs=xs,
-        status=_status(code, columns, job, stop, done),
+        status=_status(code, columns, start, job, stop, done),
         history=_history(columns, machine.message_bytes),
         algorithm=job.algorithm,
         problem=job.problem,
@@ -180,10 +180,12 @@ def _yardstick(job, stop, reference) -> Yardstick:
         norm, gap = stop.thresholds(constants(problem).global_strong_convexity)
     spread = dissimilarity(problem, job.x0) + float(tree.norm(problem.gradient(job.x0)))
     explosion = _EXPLOSION * (spread or 1.0)
+    first = problem.objective(job.x0)
+    summit = first + _EXPLOSION * ((abs(first) + spread) or 1.0)
     if reference is None:
-        return Yardstick(norm, gap, explosion)
+        return Yardstick(norm, gap, explosion, summit)
     optimum = reference.x if reference.unique else None
-    return Yardstick(norm, gap, explosion, optimum, reference.objective)
+    return Yardstick(norm, gap, explosion, summit, optimum, reference.objective)
 
 
 def _capacity(x0, keep, rounds, every) -> int:
@@ -192,7 +194,8 @@ def _capacity(x0, keep, rounds, every) -> int:
     if keep:
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(x0))
         most = min(most, max(1, _RECORD_BYTES // max(size, 1)))
-    return most
+    # It shapes the compiled program: few sizes, few programs.
+    return 2 ** math.floor(math.log2(most)) if most > 1 else 1
 
 
 def _next_length(length: int, took: float, most: int) -> int:
@@ -217,18 +220,25 @@ def _history(columns, wire) -> History:
     return History(columns)
 
 
-def _status(code, columns, job, stop, done) -> Status:
-    norm = columns["gradient_norm"][-1] if len(columns["round"]) else math.nan
+def _status(code, columns, start, job, stop, done) -> Status:
+    norm, value = columns["gradient_norm"][-1], columns["objective"][-1]
     if code == CONVERGED:
         return Status(status.CONVERGED, f"after {done} rounds {stop.sentence()}.")
     if code in (DIVERGED, NOT_FINITE):
         name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
         what = (
-            f"the gradient norm of F grew to {norm:.1e}"
+            f"F grew to {value:.1e} and its gradient norm to {norm:.1e}"
             if code == DIVERGED
-            else ("the model or its objective is NaN or infinite")
+            else "the model or its objective is NaN or infinite"
         )
         return Status(name, f"in round {done} {what}; {_cause(job)}")
+    scale = abs(start["objective"]) + start["gradient_norm"] + 1e-12
+    if value > start["objective"] + scale:
+        return Status(
+            status.DIVERGED,
+            f"after {done} rounds F is {value:.3g}, above the {start['objective']:.3g} it began with; "
+            f"{_cause(job)}",
+        )
     return Status(
         status.BUDGET_SPENT, f"{done} rounds are done; the gradient norm of F is {norm:.1e}."
     )
@@ -240,7 +250,7 @@ def _cause(job) -> str:
     algorithm = job.algorithm
     holder = algorithm if hasattr(algorithm, "step_size") else getattr(algorithm, "oracle", None)
     step = getattr(holder, "step_size", None)
-    if step is not None and step > fact(algorithm, "step_bound") / c.smoothness * (1 + 1e-9):
+    if step is not None and step > algorithm.step_bound / c.smoothness * (1 + 1e-9):
         return f"step_size {step:g} is above 1/L = {1 / c.smoothness:g}: lower it, or give None."
     if c.estimated:
         return "L is only a local estimate here: lower step_size, or start nearer to the optimum."

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from accord.core import checks, fact, keys, messages, parameters
+from accord import tree
+from accord.core import checks, keys, messages, parameters
 from accord.engines.job import Job
 from accord.engines.measures import (
     RUNNING,
@@ -92,7 +93,7 @@ def one_round(plan: Plan, setup: Setup, state: State) -> tuple[State, Seen]:
     server = keys.with_key(state.server, keys.server_key(key))
     inbox = algorithm.broadcast(server)
     masks = _participants(plan, setup, state.round, key)
-    recover = plan.stateless and fact(algorithm, "state_in_message")
+    recover = plan.stateless and algorithm.state_in_message
     clients, latest, infos = [], [], []
     for b, objective in enumerate(setup.objectives):
         draws = jax.vmap(keys.client_key, (None, 0))(key, setup.members[b])
@@ -107,7 +108,7 @@ def one_round(plan: Plan, setup: Setup, state: State) -> tuple[State, Seen]:
         latest.append(message)
         infos.append(info)
     if plan.partial:
-        mean, share = messages.mean(latest, setup.weights, masks, fact(algorithm, "absent"))
+        mean, share = messages.mean(latest, setup.weights, masks, algorithm.absent)
         after = algorithm.server(server, mean, share)
         # A round that hears only clients of weight zero has no mean.
         after = jax.tree.map(lambda a, b: jnp.where(share > 0, a, b), after, server)
@@ -158,7 +159,8 @@ def _advance(plan, capacity, keep_models, setup, state, yardstick, every, end, l
     def step(carry):
         state, record, _ = carry
         state, seen = one_round(plan, setup, state)
-        due = (state.round % every == 0) | (state.round == last)
+        lost = ~jnp.isfinite(tree.dot(state.server.x, state.server.x))
+        due = (state.round % every == 0) | (state.round == last) | lost
         shapes = jax.eval_shape(measured, (state, seen))
         blank = {name: jnp.zeros(s.shape, s.dtype) for name, s in shapes.items()}
         row = jax.lax.cond(due, measured, lambda _: blank, (state, seen))
@@ -226,6 +228,7 @@ class Star:
                 job.heard,
                 schedule,
             )
+        self._shapes = self._trace()
         self.message_bytes = self._wire()
 
     def init(self) -> State:
@@ -249,11 +252,10 @@ class Star:
         if hasattr(algorithm, "init_message"):
             message = algorithm.init_message(x)
         else:
-            one = self._shapes()[1]
-            message = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), one)
+            message = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._shapes[1])
         return jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], m, 0), message)
 
-    def _shapes(self):
+    def _trace(self):
         """(inbox, message, client state) of one client, as shapes."""
         algorithm, x, objectives = self.job.algorithm, self.job.x0, self.setup.objectives
         key = keys.server_key(keys.round_key(self.setup.key, 0))
@@ -269,16 +271,15 @@ class Star:
             checks.check_same("server", "server state", server, after)
             return inbox, message, state
 
-        return jax.eval_shape(trace, x, objectives[0])
+        with jax.enable_x64(True):
+            return jax.eval_shape(trace, x, objectives[0])
 
     def _wire(self) -> tuple[int, int]:
         """Bytes (up, down) of one client in one round."""
-        with jax.enable_x64(True):
-            sizes = [messages.size_in_bytes(part) for part in self._shapes()]
-        inbox, message, state = sizes
+        inbox, message, state = (messages.size_in_bytes(part) for part in self._shapes)
         if not self.job.stateless:
             return message, inbox
-        told = fact(self.job.algorithm, "state_in_message")
+        told = self.job.algorithm.state_in_message
         return message + (0 if told else state), inbox + state
 
     def round(self, state: State) -> tuple[State, Seen]:

@@ -29,6 +29,7 @@ class Oracle:
 
     needs = frozenset({"grad"})
     noisy = False
+    stateful = False
 
     def __post_init__(self):
         check_hyperparameters(self)

@@ -21,6 +21,7 @@ class Exact(Oracle):
     Quadratics use their factorisation. Other objectives use Newton's method, damped so that the
     gradient norm falls at every step, on a factored Hessian (``method="newton"``) or matrix-free
     with conjugate gradients (``"newton-cg"``); ``"auto"`` takes the former up to 128 parameters.
+    A Hessian product counts as a gradient, a solve with a quadratic's factorisation as one.
     ``tolerance`` is relative to the terms of the gradient, and 0 means as far as it will go.
     """
 
@@ -62,7 +63,7 @@ def _newton(oracle, objective, start, target, penalty):
         if dense:
             hessian = jax.vmap(lambda v: product(x, v))(jnp.eye(size, dtype=x.dtype))
             factor = jax.scipy.linalg.cho_factor(0.5 * (hessian + hessian.T))
-            return -jax.scipy.linalg.cho_solve(factor, g), jnp.asarray(1.0, x.dtype)
+            return -jax.scipy.linalg.cho_solve(factor, g), jnp.asarray(size, x.dtype)
         forcing = jnp.minimum(0.1, norm / first)
         return _conjugate_gradients(lambda v: product(x, v), -g, forcing)
 

@@ -85,10 +85,13 @@ class VarianceReduced(Oracle):
 
     Every ``restart_interval``-th call starts from the full gradient, the others from the estimate
     carried over; each step first moves and then adds the mean over a fresh minibatch of
-    grad(x_new) - grad(x_old).
+    grad(x_new) - grad(x_old). A call starts where the last one ended. The compiled engine evaluates the
+    full gradient at every call and drops it where it is not wanted; ``gradients`` counts what the method
+    needs.
     """
 
     needs = frozenset({"grad", "minibatch"})
+    stateful = True
 
     batch_size: int = static(32)
     restart_interval: int = 1

@@ -130,6 +130,9 @@ def compare(
             )  # fmt: skip
         except ValueError as error:
             outcome["refusal"] = str(error)
+        except Exception as error:
+            # The other methods' runs are not lost to a fault in one of them.
+            outcome["refusal"] = f"{type(error).__name__}: {error}"
         entries.append(Entry(name, algorithm, **outcome, seconds=time.perf_counter() - began))
     refusals = {e.refusal: e.name for e in entries if e.refusal}
     if all(e.refusal for e in entries):

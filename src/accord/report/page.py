@@ -10,7 +10,6 @@ from itertools import groupby
 import numpy as np
 
 from accord import sources
-from accord.core import fact
 from accord.report.labels import spelled
 from accord.report.scores import kind_of_score
 from accord.report.style import limits, look, reach, share
@@ -183,7 +182,7 @@ def _parameters(comparison) -> str:
 
 
 def _papers(comparison) -> str:
-    keys = dict.fromkeys(fact(e.algorithm, "source") for e in comparison.entries)
+    keys = dict.fromkeys(getattr(e.algorithm, "source", "") for e in comparison.entries)
     known = [sources.SOURCES[key] for key in keys if key in sources.SOURCES]
     return "".join(f"<li>{escape(source.reference())}</li>" for source in known)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import flatten_util
 
-from accord.problems import Problem
+from accord.problems import Problem, extreme_eigenvalues
 
 _POWER_STEPS = 30
 _PILOT_STEPS = 25
@@ -43,6 +43,11 @@ def constants(problem: Problem) -> Constants:
     return cache["_constants"]
 
 
+def has_bounds(problem: Problem) -> bool:
+    """Whether L is there already, or to be had from a bound; else it takes a pilot run."""
+    return "_constants" in problem.__dict__ or problem.bounded
+
+
 def _constants(problem) -> Constants:
     bounds = problem.curvature()
     if bounds is None:
@@ -67,9 +72,7 @@ def _global_mu(problem, mu: float) -> float:
     H = problem.pooled_hessian()
     if H is None:
         return mu
-    values = np.linalg.eigvalsh(H)
-    noise = values[-1] * len(values) * np.finfo(float).eps
-    return max(float(values[0]), mu) if values[0] > noise else mu
+    return max(float(extreme_eigenvalues(H)[1]), mu)
 
 
 def _local_smoothness(problem) -> np.ndarray:
