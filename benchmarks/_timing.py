@@ -4,7 +4,6 @@ import statistics
 import time
 from collections.abc import Callable
 
-
 PAUSE = 0.05
 """Seconds of rest before each timing: the threads of a BLAS go on spinning for a while."""
 

@@ -224,7 +224,8 @@ def loss_and_slope(kind, eta, y):
 def plain(kind, arrays, weights, intercept, x):
     """(F, grad F, client gradients) by a loop over clients, on their true rows alone."""
     shares = np.array([a[2].sum() for a in arrays])
-    shares = shares / shares.sum() if weights == "rows" else np.full(len(arrays), 1 / len(arrays))
+    shares = shares if weights == "rows" else (shares > 0).astype(float)
+    shares = shares / shares.sum()
     F, gradients = 0.0, []
     free = np.ones(x.shape)
     if intercept:

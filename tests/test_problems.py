@@ -281,8 +281,8 @@ def test_how_rows_are_divided_does_not_matter_with_row_weights(kind):
 def test_equal_weights():
     arrays = arrays_for("least_squares")
     problem = problems.least_squares(Clients.from_arrays(arrays), l2=0.1, weights="equal")
-    np.testing.assert_array_equal(problem.weights, np.full(4, 0.25))
-    scale = [np.full(len(y), 1 / np.sqrt(4 * len(y))) for _, y in arrays if len(y)]
+    np.testing.assert_array_equal(problem.weights, np.array([1, 1, 0, 1]) / 3)
+    scale = [np.full(len(y), 1 / np.sqrt(3 * len(y))) for _, y in arrays if len(y)]
     X, y = pooled(arrays)
     s = np.concatenate(scale)
     A = np.r_[X * s[:, None], np.sqrt(0.1) * np.eye(D)]
@@ -645,3 +645,59 @@ def test_bad_input_is_named_in_one_line(call, message):
     with pytest.raises((ValueError, TypeError), match=re.escape(message)) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_large_offsets_leave_the_gap_exact():
+    values = 1e9 + np.random.default_rng(0).standard_normal((6, 2))
+    problem = problems.averaging(values)
+    apart = values - values.mean(0)
+    assert problem.reference().objective == pytest.approx(0.5 * (apart**2).sum() / 6, rel=1e-9)
+    clients = Clients.from_arrays(
+        [(np.ones((5, 1)), 1e6 + 1e-3 * np.arange(5.0)), (np.ones((4, 1)), 1e6 - np.arange(4.0))]
+    )
+    problem = problems.least_squares(clients)
+    residuals = np.concatenate([y for _, y in clients]) - problem.reference().x
+    expected = 0.5 * (residuals**2).mean()
+    assert problem.reference().objective == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_quadratic_without_a_minimiser_is_refused():
+    flat = problems.quadratic([np.diag([1.0, 0.0])] * 2, np.ones((2, 2)))
+    with pytest.raises(ValueError, match="falls without bound"):
+        flat.reference()
+
+
+def test_references_of_many_parameters(monkeypatch):
+    """The matrix-free branch finds the same optimum, and is not fooled either."""
+    from accord import reference
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    y = (X[:, 0] > 0).astype(int)
+    clients = Clients.from_arrays([(X[:20], y[:20]), (X[20:], y[20:])])
+    dense = problems.logistic(clients, l2=0.1).reference()
+    monkeypatch.setattr(reference, "DENSE_LIMIT", 1)
+    free = problems.logistic(clients, l2=0.1).reference()
+    assert free.unique
+    assert abs(free.x - dense.x).max() < 1e-10
+    with pytest.raises(ValueError, match="no minimiser"):
+        problems.logistic(clients).reference()
+
+
+def test_empty_clients_weigh_nothing():
+    rng = np.random.default_rng(1)
+    full = [(rng.standard_normal((9, 2)), rng.standard_normal(9)) for _ in range(2)]
+    empty = (np.zeros((0, 2)), np.zeros(0))
+    x = [
+        problems.least_squares(Clients.from_arrays(full + [empty] * k), l2=0.3, weights="equal")
+        .reference()
+        .x
+        for k in (0, 3)
+    ]
+    assert abs(x[0] - x[1]).max() < 1e-14
+
+
+def test_client_data_cannot_be_changed_behind_a_problem():
+    clients = Clients.from_arrays([(np.ones((3, 2)), np.ones(3))])
+    with pytest.raises(ValueError, match="read-only"):
+        clients[0][0][:] = 0

@@ -9,6 +9,7 @@ import polars
 import pytest
 
 import accord
+from accord import conformance
 from accord.engines import StageError, Star, make_job, star
 from accord.engines.history import COLUMNS
 
@@ -111,8 +112,7 @@ def test_divergence_is_noticed_and_named(problem):
 def test_values_that_are_not_finite_are_named():
     clients = accord.Clients.from_arrays([([[200.0]], [1.0]), ([[300.0]], [2.0])])
     problem = accord.problems.poisson(clients)
-    with pytest.warns(UserWarning, match="step_size"):
-        run = accord.run(accord.GradientDescent(step_size=1e3), problem, 50, reference=False)
+    run = accord.run(accord.GradientDescent(step_size=1e3), problem, 50, reference=False)
     assert run.status.name in ("not_finite", "diverged")
     assert "local estimate" in run.status.sentence or "step_size" in run.status.sentence
 
@@ -249,7 +249,11 @@ class NoFirstMessage(accord.Algorithm):
         ({"client_state": "cloud"}, ValueError, "client_state: got 'cloud'"),
         ({"engine": "sta"}, ValueError, "engine: got 'sta'"),
         ({"dtype": "float16"}, ValueError, "dtype: got float16"),
-        ({"algorithm": ChangesShape()}, ValueError, "server: returned a server state"),
+        (
+            {"algorithm": ChangesShape()},
+            ValueError,
+            "ChangesShape.server fails .* returned a server state",
+        ),
         (
             {"algorithm": accord.Scaffnew(), "participation": 0.5},
             ValueError,
@@ -272,6 +276,10 @@ def test_bad_arguments_are_refused_in_one_line(problem, arguments, error, words)
 @pytest.mark.parametrize(
     ("make", "words"),
     [
+        (lambda: accord.GPDMM(local_steps=5.0), "local_steps=...): got 5.0"),
+        (lambda: accord.LinearDecay(0), "iterations=...): got 0"),
+        (lambda: accord.oracles.Exact(method="cholesky"), "method=...): got 'cholesky'"),
+        (lambda: accord.oracles.SGD(form="lin"), "form=...): got 'lin'"),
         (lambda: accord.GPDMM(step_size=-0.1), "step_size=...): got -0.1"),
         (lambda: accord.GPDMM(local_steps=0), "local_steps=...): got 0"),
         (lambda: accord.GPDMM(local_steps=2.5), "whole number"),
@@ -281,7 +289,7 @@ def test_bad_arguments_are_refused_in_one_line(problem, arguments, error, words)
         (lambda: accord.Scaffnew(communication_probability=0.0), "communication_probability"),
         (lambda: accord.SCAFFOLD(server_step_size=float("nan")), "server_step_size=...): got nan"),
         (lambda: accord.FedAvg(batch_size=0), "batch_size=...): got 0"),
-        (lambda: accord.InexactFedSplit(start="cold"), "start: got 'cold'"),
+        (lambda: accord.InexactFedSplit(start="cold"), "start=...): got 'cold'"),
         (lambda: accord.oracles.GradientDescent(step_size=0.0), "step_size=...): got 0.0"),
         (lambda: accord.Stop(), "give at least one"),
         (lambda: accord.Stop(gap=-1.0), "gap=...): got -1.0"),
@@ -327,3 +335,109 @@ def test_many_programs_do_not_pile_up(problem, monkeypatch):
         pairs = [(rng.standard_normal((4, width)), rng.standard_normal(4)) for _ in range(2)]
         accord.run(accord.FedAvg(), accord.problems.huber(accord.Clients.from_arrays(pairs)), 2)
         assert star.compiled_programs() <= 3
+
+
+def test_a_numpy_scalar_decides_no_dtype(clients):
+    single = accord.problems.least_squares(clients, dtype="float32")
+    run = accord.run(accord.AGPDMM(step_size=np.float64(0.01)), single, 2)
+    assert run.x.dtype == np.float32
+
+
+@pytest.mark.parametrize("algorithm", [accord.PDMM, accord.FedSplit, accord.FedDyn])
+def test_an_oracle_with_memory_is_refused_where_there_is_no_room(problem, algorithm):
+    oracle = accord.oracles.VarianceReduced()
+    with pytest.raises(ValueError, match="oracle: VarianceReduced carries its gradient estimate"):
+        accord.run(algorithm(oracle=oracle), problem, 2)
+
+
+@pytest.mark.parametrize("oracle", ["exact", accord.oracles.Exact, accord.GradientDescent()])
+def test_what_is_no_oracle_is_refused(problem, oracle):
+    with pytest.raises(TypeError, match=r"oracle=...\): got"):
+        accord.run(accord.FedPD(oracle=oracle), problem, 2)
+
+
+def test_divergence_with_bounded_gradients_is_noticed(clients):
+    huber = accord.problems.huber(clients)
+    with pytest.warns(UserWarning, match="step_size"):
+        run = accord.run(accord.GradientDescent(step_size=1e5), huber, 50)
+    assert run.status.name == "diverged"
+    assert "above the" in run.status.sentence or "F grew to" in run.status.sentence
+
+
+def test_what_is_not_finite_is_noticed_between_recorded_rounds(problem):
+    with pytest.warns(UserWarning, match="step_size"):
+        run = accord.run(accord.GradientDescent(step_size=100.0), problem, 10**6, every=10**6)
+    assert run.status.name == "not_finite"
+    assert run.history["round"][-1] < 1000
+
+
+def test_noise_about_an_agreed_optimum_is_not_divergence(clients):
+    one = accord.problems.least_squares(accord.Clients.from_arrays([clients[0]] * 2))
+    x0 = one.reference().x
+    run = accord.run(accord.FedAvg(batch_size=4), one, 30, x0=x0)
+    assert run.status.name == "budget_spent"
+
+
+def test_recording_seldom_on_the_debug_engine(problem):
+    a = accord.run(accord.GPDMM(), problem, 5, every=2, engine="debug")
+    assert a.history["round"].tolist() == [2, 4, 5]
+
+
+def test_columns_that_differ_wildly_are_pointed_out():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(2000.0, 2020.0), rng.standard_normal(20)])
+    clients = accord.Clients.from_arrays([(X, rng.standard_normal(20))] * 2)
+    problem = accord.problems.least_squares(clients, intercept=True)
+    run = accord.run(accord.GPDMM(), problem, 5)
+    assert "standardise the columns" in run.status.sentence
+
+
+def test_the_contract_without_inheritance(problem):
+    @dataclasses.dataclass(frozen=True)
+    class Plain:
+        step_size: float = 0.05
+
+        def init_server(self, x):
+            return accord.core.Model(x)
+
+        def init_client(self, x, objective):
+            return {"rounds": 0}
+
+        def broadcast(self, server):
+            return server.x
+
+        def client(self, state, inbox, objective, key):
+            state = {"rounds": state["rounds"] + 1}
+            return state, inbox - self.step_size * objective.grad(inbox), {"gradients": 1}
+
+        def server(self, server, mean, share):
+            return accord.core.Model(mean)
+
+    run = accord.run(Plain(), problem, 3000)
+    assert run.history["distance"][-1] < 1e-10
+    assert "consensus" not in run.history
+    assert all(conformance.check_one(Plain(), c).passed for c in ("contract", "engines"))
+
+
+def test_a_message_of_integers_has_a_mean(problem):
+    @dataclasses.dataclass(frozen=True)
+    class Counts(accord.Algorithm):
+        def init_server(self, x):
+            return accord.core.Model(x)
+
+        def client(self, state, inbox, objective, key):
+            return state, (inbox, jax.numpy.int32(4)), {}
+
+        def server(self, server, mean, share):
+            return accord.core.Model(0 * mean[0] + mean[1])
+
+    for engine in ("star", "debug"):
+        assert accord.run(Counts(), problem, 1, engine=engine).x == pytest.approx([4, 4, 4])
+
+
+def test_an_unknown_rule_for_absent_clients(problem):
+    class Typo(accord.GPDMM):
+        absent = "lastest"
+
+    with pytest.raises(ValueError, match="absent: got 'lastest'"):
+        accord.run(Typo(), problem, 2, participation=0.5)

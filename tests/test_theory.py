@@ -207,3 +207,41 @@ def test_skipping_chosen_from_the_clients(clients):
     penalty = 8 * constants(same).smoothness / (math.sqrt(5) - 1)
     alike = resolve(accord.FedPD(penalty=penalty, skip_probability=None), same)
     assert alike.skip_probability > 0.9 > chosen.skip_probability
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rounding_is_not_taken_for_strong_convexity(seed):
+    rng = np.random.default_rng(seed)
+    pairs = [(rng.standard_normal((n, 4)), rng.standard_normal(n)) for n in (30, 2, 40)]
+    problem = accord.problems.least_squares(accord.Clients.from_arrays(pairs))
+    assert constants(problem).strong_convexity == 0
+    assert resolve(accord.PDMM(), problem).relaxation == 0.5
+    assert resolve(accord.Scaffnew(), problem).communication_probability >= 0.01
+
+
+def test_skipping_is_chosen_at_a_penalty_that_the_theory_covers(clients):
+    chosen = resolve(accord.FedPD(skip_probability=None), accord.problems.logistic(clients, l2=0.2))
+    assert 0 < chosen.skip_probability < 1
+
+
+@pytest.mark.parametrize("algorithm", [accord.GradientDescent(), accord.SCAFFOLD(local_steps=1)])
+def test_absent_clients_shorten_the_step_of_delayed_gradients(algorithm):
+    problem = accord.problems.averaging(np.arange(10.0))
+    in_turn = np.eye(10, dtype=bool)[np.arange(3000) % 10]
+    assert (
+        accord.run(algorithm, problem, 3000, participation=in_turn).history["distance"][-1] < 1e-8
+    )
+    at_random = accord.run(algorithm, problem, 3000, participation=0.1)
+    assert at_random.history["distance"][-1] < 1e-8
+
+
+def test_no_hyperparameters_from_an_objective_without_curvature(clients):
+    def absolute(x, row, target):
+        return abs(row @ x - target)
+
+    problem = accord.problems.custom(absolute, np.zeros(3), clients, convex=True)
+    with pytest.raises(ValueError, match="smoothness L is"):
+        resolve(accord.AGPDMM(), problem)
+    zero = accord.Clients.from_arrays([(np.zeros((5, 2)), np.ones(5))])
+    with pytest.raises(ValueError, match="all features zero"):
+        resolve(accord.PDMM(), accord.problems.least_squares(zero))

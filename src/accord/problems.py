@@ -2,7 +2,8 @@
 
 f_i is the weighted mean loss over client i's rows plus the whole regulariser, so that F is the pooled
 mean loss plus the regulariser when the weights are the clients' rows. Every function here takes
-``weights="rows"`` (w_i = n_i / N, the pooled fit) or ``"equal"`` (w_i = 1/m), ``l2`` (adds
+``weights="rows"`` (w_i = n_i / N, the pooled fit) or ``"equal"`` (w_i = 1/m over the clients with rows; a
+client without rows weighs nothing), ``l2`` (adds
 (l2/2) ||x||^2 to every f_i, never on the intercept), ``intercept`` (adds a last entry, or row, to x)
 and ``dtype`` ("float64" or "float32").
 """
@@ -75,13 +76,13 @@ class Problem:
     def _client_weights(self, weights: str) -> np.ndarray:
         if weights not in ("rows", "equal"):
             raise ValueError(f'weights: got {weights!r}; accepted are "rows" and "equal"')
-        if weights == "equal":
-            return np.full(len(self.clients), 1 / len(self.clients))
         totals = np.zeros(len(self.clients))
         for bucket in self.clients.buckets:
             totals[bucket.clients] = bucket.row_weights.sum(1)
         if totals.sum() == 0:
             raise ValueError("clients: all row weights are zero")
+        if weights == "equal":
+            totals = (totals > 0).astype(float)
         return totals / totals.sum()
 
     def __len__(self) -> int:
@@ -399,6 +400,8 @@ def extreme_eigenvalues(H: np.ndarray):
 
     It is 0 where rounding could have made it: a rank-deficient matrix has none of 1e-17.
     """
+    if not np.isfinite(H).all():
+        return np.full(H.shape[:-2], np.inf), np.zeros(H.shape[:-2])
     values = np.linalg.eigvalsh(H)
     noise = 64 * H.shape[-1] * np.finfo(float).eps * values[..., -1]
     return values[..., -1], np.maximum(values[..., 0] - noise, 0)
@@ -412,7 +415,7 @@ def _largest_eigenvalue(A: np.ndarray) -> float:
         return 0.0
     if min(A.shape) <= GRAM_LIMIT:
         gram = A.T @ A if A.shape[1] <= A.shape[0] else A @ A.T
-        return float(np.linalg.eigvalsh(gram)[-1])
+        return float(extreme_eigenvalues(gram)[0])
     return float(svds(A, k=1, return_singular_vectors=False)[0] ** 2)
 
 
@@ -441,7 +444,9 @@ class QuadraticProblem(Problem):
 
     offers = frozenset({"grad", "prox", "hessian_product"})
 
-    def __init__(self, hessians, linears, constants=None, weights=None, dtype="float64"):
+    def __init__(
+        self, hessians, linears, constants=None, weights=None, dtype="float64", shift=None
+    ):
         linears = _finite("linears", linears)
         if linears.ndim != 2:
             raise ValueError(f"linears: shape {linears.shape}; expected (clients, d)")
@@ -451,7 +456,8 @@ class QuadraticProblem(Problem):
         if not symmetric or np.linalg.eigvalsh(hessians).min() < -1e-9 * abs(hessians).max():
             raise ValueError("hessians: expected symmetric positive semi-definite matrices")
         constants = _finite("constants", np.zeros(m) if constants is None else constants, (m,))
-        self._given = Quadratic(hessians, linears, constants, np.zeros((m, d)))
+        shift = np.zeros(d) if shift is None else shift
+        self._given = Quadratic(hessians, linears, constants, np.broadcast_to(shift, (m, d)))
         placeholder = Clients.from_arrays([(np.zeros((1, d)), [0.0])] * m)
         super().__init__(placeholder, "equal", dtype)
         self.name = "quadratic"
@@ -479,8 +485,8 @@ class QuadraticProblem(Problem):
 
     @functools.cached_property
     def _reference(self):
-        b = self.weights @ self._given.linear
-        return solve_quadratic(self, self.pooled_hessian(), solve(self.pooled_hessian(), b)[0])
+        H, b = self.pooled_hessian(), self.weights @ self._given.linear
+        return solve_quadratic(self, H, self._given.shift[0] + solve(H, b)[0])
 
 
 def _finite(name: str, value, shape=None) -> np.ndarray:
@@ -628,7 +634,8 @@ def custom(
 
     ``loss`` is differentiable JAX code for **one** row and returns a scalar; ``init`` is the start, any
     pytree of arrays or scalars. ``convex=True`` opens the methods with an exact proximal step
-    (PDMM, FedSplit, ...) and ``reference()``. Features may have any number of axes.
+    (PDMM, FedSplit, ...) and ``reference()``. Features may have any number of axes. The loss is compiled
+    once for each function object: values that it reads from outside are those of its first use.
     """
     return CustomProblem(loss, init, clients, l2, weights, convex, dtype)
 
@@ -649,7 +656,10 @@ def averaging(values, dtype="float64") -> Problem:
     if values.ndim != 2 or not values.size:
         raise ValueError(f"values: shape {values.shape}; expected (clients,) or (clients, d)")
     identity = np.broadcast_to(np.eye(values.shape[1]), (len(values), *[values.shape[1]] * 2))
-    return quadratic(identity, values, 0.5 * (values**2).sum(1), dtype=dtype)
+    mean = values.mean(0)
+    apart = values - mean
+    constants = 0.5 * (apart**2).sum(1)
+    return QuadraticProblem(identity, apart, constants, dtype=dtype, shift=mean)
 
 
 def _check_labels(clients, classes) -> None:

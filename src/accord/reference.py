@@ -59,7 +59,14 @@ def solve_quadratic(problem, H: np.ndarray, x: np.ndarray) -> Reference:
         step, unique = solve(H, problem.gradient(x).astype(float))
         x = x - step
     objective, gradient = problem.evaluate(x)
-    return Reference(x, float(objective), float(np.linalg.norm(gradient)), unique)
+    norm = float(np.linalg.norm(gradient))
+    scale = max(1.0, float(np.linalg.norm(problem.client_gradients(0 * x), axis=1).max()))
+    if not norm <= (1e-9 if problem.dtype == "float64" else 1e-3) * scale:
+        raise ValueError(
+            f"reference: F has no minimiser to be found (gradient norm {norm:.1e}): it falls without bound "
+            "in a direction without curvature, or its columns differ too much in scale"
+        )
+    return Reference(x, float(objective), norm, unique)
 
 
 def minimise(problem, tolerance: float = 1e-12) -> Reference:

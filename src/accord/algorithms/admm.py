@@ -11,7 +11,8 @@ the optimum. An absent client counts with the last vector it sent.
 
 S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, "Distributed Optimization and Statistical Learning
 via the Alternating Direction Method of Multipliers", FnT Machine Learning 3, 2011,
-section 7.1, whose clients move alike while its server reports the mean of the x_i; scheme (3) of X. Zhang et al., "FedPD", IEEE TSP 69, 2021.
+section 7.1, whose clients move alike while its server reports the mean of the x_i; scheme (3) of
+X. Zhang et al., "FedPD", IEEE TSP 69, 2021.
 """
 
 from dataclasses import dataclass

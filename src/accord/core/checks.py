@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+from contextlib import contextmanager
 
 from accord.core.contract import FUNCTIONS
 from accord.core.ranges import check_hyperparameters
@@ -23,12 +24,21 @@ def check_algorithm(algorithm) -> None:
         raise TypeError(
             f"algorithm: {name} is not frozen; decorate it with @dataclass(frozen=True)"
         )
+    if not isinstance(getattr(algorithm, "needs", frozenset()), frozenset | set):
+        raise TypeError(f"{name}.needs: expected a set of names such as frozenset({{'grad'}})")
     absent = [
         f for f in ("init_server", "client", "server") if not callable(getattr(algorithm, f, None))
     ]
     if absent:
         raise TypeError(f"algorithm: {name} lacks the function {absent[0]}; see accord.Algorithm")
     check_hyperparameters(algorithm)
+    oracle = getattr(algorithm, "oracle", None)
+    usable = callable(oracle) and hasattr(oracle, "init") and not isinstance(oracle, type)
+    if oracle is not None and not usable:
+        raise TypeError(
+            f"{name}(oracle=...): got {oracle!r}; accepted is a local solver such as "
+            "accord.oracles.GradientDescent()"
+        )
 
 
 def check_fit(algorithm, problem, partial: bool) -> None:
@@ -57,18 +67,24 @@ def check_fit(algorithm, problem, partial: bool) -> None:
             f"participation: {name} is only defined with every client in every round; "
             "use participation=1.0, or another method"
         )
-    if partial and _says_latest(absent) and not hasattr(algorithm, "init_message"):
+    unknown = set(_rules(absent)) - {"latest", "participants"} if absent is not None else set()
+    if unknown:
+        raise ValueError(
+            f"{name}.absent: got {unknown.pop()!r}; accepted are 'latest', 'participants', a tree of these "
+            "in the message's structure, or None"
+        )
+    if partial and "latest" in _rules(absent) and not hasattr(algorithm, "init_message"):
         raise ValueError(
             f"participation: {name} averages over every client's latest message but has no "
             "init_message(x) to stand for a client not heard yet; define it, or use participation=1.0"
         )
 
 
-def _says_latest(absent) -> bool:
-    if isinstance(absent, str):
-        return absent == "latest"
+def _rules(absent) -> list:
+    if not isinstance(absent, dict | tuple | list):
+        return [absent]
     parts = absent.values() if isinstance(absent, dict) else absent
-    return any(_says_latest(part) for part in parts)
+    return [rule for part in parts for rule in _rules(part)]
 
 
 def closest(name: str, known, what: str) -> str:
@@ -77,6 +93,19 @@ def closest(name: str, known, what: str) -> str:
     by_lower = {k.lower(): k for k in known}
     hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
     return f"{what}: there is no {name!r}{hint} (known: {', '.join(known)})"
+
+
+@contextmanager
+def named(algorithm, function: str):
+    """Names the function of an algorithm in which something fails before compiling."""
+    try:
+        yield
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        raise ValueError(
+            f"{type(algorithm).__name__}.{function} fails on one client: {type(error).__name__}: {first}; "
+            'engine="debug" runs it uncompiled'
+        ) from error
 
 
 def check_same(function: str, what: str, old, new) -> None:

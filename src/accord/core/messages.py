@@ -9,11 +9,19 @@ import numpy as np
 
 def size_in_bytes(message) -> int:
     """Bytes of a message's arrays, from shapes and dtypes alone (arrays or shape structs)."""
-    return sum(
-        math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
-        for leaf in jax.tree.leaves(message)
-        if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    )
+    leaves = [
+        leaf if hasattr(leaf, "dtype") else np.asarray(leaf) for leaf in jax.tree.leaves(message)
+    ]
+    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
+
+
+def wire_bytes(inbox, message, state, stateless: bool, state_in_message: bool) -> tuple[int, int]:
+    """(up, down) of one client in one round; a stateless client's state travels too."""
+    up, down = size_in_bytes(message), size_in_bytes(inbox)
+    if not stateless:
+        return up, down
+    size = size_in_bytes(state)
+    return up + (0 if state_in_message else size), down + size
 
 
 def pack(message) -> bytes:
@@ -33,7 +41,13 @@ def choose(mask, new, old):
 
 def weighted_sum(weights, stacked):
     """sum_i weights_i message_i over the leading client axis."""
-    return jax.tree.map(lambda leaf: jnp.tensordot(weights.astype(leaf.dtype), leaf, 1), stacked)
+
+    def one(leaf):
+        # The mean of integers is no integer.
+        leaf = leaf if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf.astype(weights.dtype)
+        return jnp.tensordot(weights.astype(leaf.dtype), leaf, 1)
+
+    return jax.tree.map(one, stacked)
 
 
 def everyone(stacks, weights):

@@ -45,7 +45,9 @@ def check_hyperparameters(algorithm) -> None:
                 f"{cls}({field.name}=...): got {value!r}; accepted are {', '.join(choices)}"
             )
         known = field.name in _RANGES
-        if not known or value is None or callable(value) or isinstance(value, Tracer):
+        if not known or value is None or isinstance(value, Tracer):
+            continue
+        if callable(value) and field.name == "skip_probability":
             continue
         accepts, words = _RANGES[field.name]
         if field.name in getattr(algorithm, "may_be_zero", ()) and value == 0:

@@ -194,6 +194,8 @@ def _entry(i: int, entry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _array(i: int, name: str, value) -> np.ndarray:
+    if np.ma.is_masked(value):
+        raise ValueError(f"arrays[{i}]: {name} has masked values; drop or fill them first")
     try:
         return np.asarray(value)
     except ValueError:

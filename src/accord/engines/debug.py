@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord import tree
-from accord.core import keys
+from accord.core import keys, messages
 from accord.engines.job import Job
 from accord.engines.measures import (
     RUNNING,
@@ -20,7 +20,7 @@ from accord.engines.measures import (
     judge,
     model_measures,
 )
-from accord.engines.star import Seen, Star, State
+from accord.engines.star import Seen, State
 
 
 class StageError(RuntimeError):
@@ -32,9 +32,9 @@ class Debug:
 
     def __init__(self, job: Job):
         self.job = job
-        star = Star(job)
-        self.message_bytes = star.message_bytes
-        self._setup = star.setup
+        self.message_bytes = (0, 0)
+        self._key = keys.run_key(job.seed)
+        self._prepared = job.prepared
         needs = job.algorithm.needs
         m = len(job.problem)
         self._objectives = [job.problem.client_objective(i, needs, job.dtype) for i in range(m)]
@@ -45,7 +45,7 @@ class Debug:
         """The state before the first round: ``clients`` and ``latest`` have one entry a client."""
         algorithm, x = self.job.algorithm, self.job.x0
         with jax.enable_x64(True):
-            key = keys.server_key(keys.round_key(self._setup.key, 0))
+            key = keys.server_key(keys.round_key(self._key, 0))
             with _stage(algorithm, 0, "init_server"):
                 server = keys.with_key(algorithm.init_server(x), key)
             clients = []
@@ -62,7 +62,7 @@ class Debug:
 
     def _round(self, state):
         algorithm, job = self.job.algorithm, self.job
-        key = keys.round_key(self._setup.key, state.round)
+        key = keys.round_key(self._key, state.round)
         server = keys.with_key(state.server, keys.server_key(key))
         with _stage(algorithm, state.round + 1, "broadcast"):
             inbox = algorithm.broadcast(server)
@@ -77,6 +77,9 @@ class Debug:
                 if job.stateless and algorithm.state_in_message:
                     clients[i] = algorithm.recover_client(server.x, latest[i])
             infos.append(info)
+            self.message_bytes = messages.wire_bytes(
+                inbox, latest[i], clients[i], job.stateless, algorithm.state_in_message
+            )
         share = sum(w for w, heard in zip(self._weights, mask, strict=True) if heard)
         if share > 0:
             mean = self._mean(latest, mask, share)
@@ -114,7 +117,7 @@ class Debug:
     def measure(self, x, yardstick: Yardstick) -> dict[str, float]:
         """The measures of a model, outside any round."""
         with jax.enable_x64(True):
-            row = model_measures(self._setup.objectives, self._setup.weights, x, yardstick)
+            row = model_measures(self._prepared.objectives, self._prepared.weights, x, yardstick)
             return {name: float(value) for name, value in row.items()}
 
     def _row(self, state, seen, yardstick):

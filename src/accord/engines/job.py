@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from accord.core import checks, complete
+from accord.core import checks, complete, parameters
 from accord.theory import resolve
 
 CLIENT_STATES = ("client", "server")
@@ -60,10 +60,13 @@ def _make_job(algorithm, problem, seed, participation, x0, client_state, dtype) 
         )
     if client_state not in CLIENT_STATES:
         raise ValueError(f'client_state: got {client_state!r}; accepted are "client" and "server"')
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-        raise ValueError(f"seed: got {seed!r}; accepted is a whole number >= 0")
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 2**63:
+        raise ValueError(f"seed: got {seed!r}; accepted is a whole number from 0 to 2^63 - 1")
     heard, schedule = _participation(participation, len(problem))
     algorithm = resolve(algorithm, problem, absence=_absence(heard, schedule, len(problem)))
+    # Numbers as Python's own: a NumPy scalar would decide the dtype of the whole run.
+    algorithm = parameters.join(*parameters.split(algorithm))
     job = Job(
         algorithm,
         problem,

@@ -17,7 +17,7 @@ from accord.engines.job import make_job
 from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING, Yardstick
 from accord.engines.star import Star
 from accord.engines.stop import Stop
-from accord.theory import Certificate, certificate, constants, dissimilarity
+from accord.theory import Certificate, certificate, constants, dissimilarity, has_bounds
 
 ENGINES = {"star": Star, "debug": Debug}
 _AUTOMATIC_REFERENCE = 2e7
@@ -25,6 +25,7 @@ _CHUNK_SECONDS = 0.25
 _CHUNK_ROUNDS = 256
 _RECORD_BYTES = 2**25
 _EXPLOSION = 1e6
+_ILL_CONDITIONED = 1e7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,8 +90,11 @@ def run(
     Raises ``ValueError`` or ``TypeError`` before the first round where an argument is wrong.
     """
     for name, value in (("rounds", rounds), ("every", every)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}: got {value!r}; accepted is a whole number >= 1")
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or not 1 <= value < 2**31:
+            raise ValueError(
+                f"{name}: got {value!r}; accepted is a whole number from 1 to 2^31 - 1"
+            )
     record = (record,) if isinstance(record, str) else tuple(record)
     if set(record) - {"x"}:
         raise ValueError(
@@ -135,6 +139,7 @@ def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
         length = _next_length(length, took, capacity * every)
         if progress and len(new["round"]):
             progress({name: float(column[-1]) for name, column in new.items()})
+    rows = [r for r in rows if len(r["round"])]
     columns = {name: np.concatenate([r[name] for r in rows]) for name in rows[0]}
     xs = jax.tree.map(lambda *m: np.concatenate(m), *models) if keep else None
     return Run(
@@ -178,10 +183,15 @@ def _yardstick(job, stop, reference) -> Yardstick:
     norm = gap = -1.0
     if stop is not None:
         norm, gap = stop.thresholds(constants(problem).global_strong_convexity)
-    spread = dissimilarity(problem, job.x0) + float(tree.norm(problem.gradient(job.x0)))
-    explosion = _EXPLOSION * (spread or 1.0)
+    # The scale of gradients: at x0, or at the default start where x0 is optimal for every client.
+    spread = max(
+        dissimilarity(problem, x) + float(tree.norm(problem.gradient(x)))
+        for x in (job.x0, problem.initial())
+    )
+    spread = spread if spread > 1e-12 else 1.0
+    explosion = _EXPLOSION * spread
     first = problem.objective(job.x0)
-    summit = first + _EXPLOSION * ((abs(first) + spread) or 1.0)
+    summit = first + _EXPLOSION * (abs(first) + spread)
     if reference is None:
         return Yardstick(norm, gap, explosion, summit)
     optimum = reference.x if reference.unique else None
@@ -231,7 +241,7 @@ def _status(code, columns, start, job, stop, done) -> Status:
             if code == DIVERGED
             else "the model or its objective is NaN or infinite"
         )
-        return Status(name, f"in round {done} {what}; {_cause(job)}")
+        return Status(name, f"in round {done} {what}; {_cause(job, code == NOT_FINITE)}")
     scale = abs(start["objective"]) + start["gradient_norm"] + 1e-12
     if value > start["objective"] + scale:
         return Status(
@@ -239,12 +249,16 @@ def _status(code, columns, start, job, stop, done) -> Status:
             f"after {done} rounds F is {value:.3g}, above the {start['objective']:.3g} it began with; "
             f"{_cause(job)}",
         )
+    condition = constants(job.problem).condition if has_bounds(job.problem) else None
+    hint = ""
+    if condition and condition > _ILL_CONDITIONED:
+        hint = f" The condition number is {condition:.0e}: standardise the columns, or raise l2."
     return Status(
-        status.BUDGET_SPENT, f"{done} rounds are done; the gradient norm of F is {norm:.1e}."
+        status.BUDGET_SPENT, f"{done} rounds are done; the gradient norm of F is {norm:.1e}.{hint}"
     )
 
 
-def _cause(job) -> str:
+def _cause(job, overflow: bool = False) -> str:
     """The likely cause of divergence, in words."""
     c = constants(job.problem)
     algorithm = job.algorithm
@@ -256,4 +270,6 @@ def _cause(job) -> str:
         return "L is only a local estimate here: lower step_size, or start nearer to the optimum."
     if not job.problem.convex:
         return "the problem is not known to be convex: raise penalty, or lower step_size."
+    if overflow:
+        return f"values may overflow {job.dtype}: scale the data; else lower step_size."
     return "lower step_size, raise penalty, or hear more clients in a round."

@@ -262,13 +262,20 @@ class Star:
 
         def trace(x, objective):
             one = jax.tree.map(lambda leaf: leaf[0], objective)
-            server = keys.with_key(algorithm.init_server(x), key)
-            inbox = algorithm.broadcast(server)
-            state = algorithm.init_client(x, one)
-            new, message, _ = algorithm.client(state, inbox, one, key)
-            checks.check_same("client", "state", state, new)
-            after = algorithm.server(server, message, 1.0)
-            checks.check_same("server", "server state", server, after)
+            with checks.named(algorithm, "init_server"):
+                server = keys.with_key(algorithm.init_server(x), key)
+                checks.check_same("init_server", "model x", x, server.x)
+            with checks.named(algorithm, "broadcast"):
+                inbox = algorithm.broadcast(server)
+            with checks.named(algorithm, "init_client"):
+                state = algorithm.init_client(x, one)
+            with checks.named(algorithm, "client"):
+                new, message, info = algorithm.client(state, inbox, one, key)
+                checks.check_same("client", "state", state, new)
+                info.get("x")
+            with checks.named(algorithm, "server"):
+                after = algorithm.server(server, message, 1.0)
+                checks.check_same("server", "server state", server, after)
             return inbox, message, state
 
         with jax.enable_x64(True):
@@ -276,11 +283,9 @@ class Star:
 
     def _wire(self) -> tuple[int, int]:
         """Bytes (up, down) of one client in one round."""
-        inbox, message, state = (messages.size_in_bytes(part) for part in self._shapes)
-        if not self.job.stateless:
-            return message, inbox
         told = self.job.algorithm.state_in_message
-        return message + (0 if told else state), inbox + state
+        inbox, message, state = self._shapes
+        return messages.wire_bytes(inbox, message, state, self.job.stateless, told)
 
     def round(self, state: State) -> tuple[State, Seen]:
         """One round: the new state, and what the clients' models were."""

@@ -1,7 +1,7 @@
 """What theory says of a problem: L, mu, G; default parameters; skip probability; certificate."""
 
 from accord.theory.certificate import Certificate, certificate
-from accord.theory.constants import Constants, constants
+from accord.theory.constants import Constants, constants, has_bounds
 from accord.theory.defaults import resolve
 from accord.theory.heterogeneity import dissimilarity, skip_probability
 
@@ -11,6 +11,7 @@ __all__ = [
     "certificate",
     "constants",
     "dissimilarity",
+    "has_bounds",
     "resolve",
     "skip_probability",
 ]

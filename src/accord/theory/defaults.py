@@ -10,6 +10,7 @@ from accord.theory.constants import Constants, constants, has_bounds
 from accord.theory.heterogeneity import adapted_skip_probability
 
 MOST_LOCAL_STEPS = 100
+TINY = 1e-11
 UNKNOWN_LOCAL_STEPS = 10
 
 
@@ -30,10 +31,16 @@ def resolve(algorithm, problem, absence: float = 1.0):
     A ``step_size`` above its stable bound is kept, with a warning that quotes the bound.
     """
     missing = _missing(algorithm) | _missing(getattr(algorithm, "oracle", None))
-    if not missing and not has_bounds(problem):
-        # All is given, and L could only be estimated, at a cost: nothing to add.
+    if not missing and (not has_bounds(problem) or not constants(problem).smoothness > TINY):
+        # All is given, and L would have to be estimated, at a cost, or is of no use: nothing to add.
         return algorithm
     c = constants(problem)
+    if not (math.isfinite(c.smoothness) and c.smoothness > TINY):
+        raise ValueError(
+            f"{type(algorithm).__name__}: no {', no '.join(sorted(missing)) or 'bound'} can be chosen: the "
+            f"objective's smoothness L is {c.smoothness:g} (all features zero, a loss without curvature such "
+            "as |r|, or values out of range); scale the data, add l2, or give every hyper-parameter"
+        )
     chosen: dict[str, Any] = {}
     if "local_steps" in _missing(algorithm):
         chosen["local_steps"] = _local_steps(c)
