@@ -24,7 +24,7 @@ def test_the_readme_runs(capsys):
         exec(compile(example, "README.md", "exec"), space)
     printed = capsys.readouterr().out
     assert printed.startswith("converged: after ")
-    assert "the certified distance to the optimum is at most 1e-08." in printed
+    assert "the certified distance is at most 1e-08." in printed
     assert space["run"].certificate.distance <= 1e-8
 
 

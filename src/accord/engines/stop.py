@@ -41,7 +41,7 @@ class Stop:
         """The bounds in words."""
         names = {
             "gradient_norm": "the gradient norm of F",
-            "distance": "the certified distance to the optimum",
+            "distance": "the certified distance",
             "gap": "F(x) - F(x*)",
         }
         given = [
