@@ -157,7 +157,7 @@ WRONG = {
     ("cite", "GPDM"): "did you mean GPDMM?",
     ("check", "absent.py"): "no file absent.py",
     ("compare", "--rounds", "many"): "--rounds",
-    ("compare", "--rounds", "0"): "rounds: got 0; accepted is a whole number >= 1",
+    ("compare", "--rounds", "0"): "rounds: got 0; accepted is a whole number from 1",
     ("compare", "--frob"): "--frob",
     ("compare", "--methods", "GPDMM,AGPDM"): "did you mean AGPDMM?",
     ("compare", "--methods", "GPDMM:local_step=3"): "did you mean local_steps?",
