@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-PAUSE = 0.05
+PAUSE = 0.3
 """Seconds of rest before each timing: the threads of a BLAS go on spinning for a while."""
 
 
