@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from accord import tree
-from accord.problems import combine, value_and_client_gradients
+from accord.core.messages import everyone
+from accord.problems import value_and_client_gradients
 
 RUNNING, CONVERGED, DIVERGED, NOT_FINITE = range(4)
 
@@ -29,7 +30,7 @@ class Yardstick(NamedTuple):
 
 def model_measures(objectives, weights, x, yardstick: Yardstick) -> dict[str, Any]:
     """objective and gradient_norm of F at x; gap and distance where the optimum is known."""
-    value, gradient = combine(weights, value_and_client_gradients(objectives, x))
+    value, gradient = everyone(value_and_client_gradients(objectives, x), weights)
     row = {"objective": value, "gradient_norm": tree.norm(gradient)}
     if yardstick.least is not None:
         row["gap"] = value - yardstick.least

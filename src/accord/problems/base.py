@@ -1,0 +1,256 @@
+"""What every problem shares: its layout on the device, F and its derivatives, the reference optimum."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import flatten_util
+
+from accord.core.messages import everyone
+from accord.data.clients import Clients
+from accord.objectives import Quadratic
+from accord.reference import Reference, minimise
+
+
+class Prepared(NamedTuple):
+    """A problem laid out for an engine, one entry per bucket of clients."""
+
+    objectives: tuple[Any, ...]
+    weights: tuple[Any, ...]
+    clients: tuple[Any, ...]
+
+
+class Problem:
+    """minimise F(x) = sum_i w_i f_i(x).
+
+    Attributes: ``clients``; ``weights`` (m,), summing to one; ``dtype``; ``convex`` (True, False, or
+    None where it is not known); ``offers``, the names of what its objectives can do.
+    """
+
+    convex: bool | None = True
+    offers = frozenset({"grad", "prox", "hessian_product", "minibatch"})
+    name = "problem"
+    bounded = True
+    """Whether ``curvature`` has bounds from the data."""
+
+    def __init__(self, clients: Clients, weights: str, dtype: str):
+        if not isinstance(clients, Clients):
+            raise TypeError(
+                f"clients: expected accord.Clients, got {type(clients).__name__}; "
+                "build them with accord.Clients.from_arrays([(X_1, y_1), ...])"
+            )
+        self.clients = clients
+        self.dtype = checked_dtype(dtype)
+        self.weights = self._client_weights(weights)
+        self._prepared: dict[Any, Prepared] = {}
+
+    def _client_weights(self, weights: str) -> np.ndarray:
+        if weights not in ("rows", "equal"):
+            raise ValueError(f'weights: got {weights!r}; accepted are "rows" and "equal"')
+        totals = np.zeros(len(self.clients))
+        for bucket in self.clients.buckets:
+            totals[bucket.clients] = bucket.row_weights.sum(1)
+        if totals.sum() == 0:
+            raise ValueError("clients: all row weights are zero")
+        if weights == "equal":
+            totals = (totals > 0).astype(float)
+        return totals / totals.sum()
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def initial(self) -> Any:
+        """The default start x0, as NumPy arrays."""
+        raise NotImplementedError
+
+    def _build(self, bucket, dtype: str, layout: str) -> Any:
+        """The objectives of a bucket, stacked along a leading client axis."""
+        raise NotImplementedError
+
+    def curvature(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """(L_i, mu_i) of every client from the data, or None where there is no such bound."""
+        return None
+
+    def prepare(
+        self, needs: frozenset[str] = frozenset({"grad"}), dtype: str | None = None
+    ) -> Prepared:
+        """The problem on the device, laid out for an engine that calls ``needs`` of the objectives."""
+        layout, dtype = self._layout(frozenset(needs)), checked_dtype(dtype or self.dtype)
+        if (layout, dtype) not in self._prepared:
+            with jax.enable_x64(True):
+                buckets = self._buckets(layout)
+                self._prepared[layout, dtype] = Prepared(
+                    tuple(self._build(b, dtype, layout) for b in buckets),
+                    tuple(jnp.asarray(self.weights[b.clients], dtype) for b in buckets),
+                    tuple(jnp.asarray(b.clients, "uint32") for b in buckets),
+                )
+        return self._prepared[layout, dtype]
+
+    def _layout(self, needs: frozenset[str]) -> str:
+        """How the objectives are held: "rows", "moments" (d x d matrices) or "spectrum" (diagonalised)."""
+        return "rows"
+
+    def _buckets(self, layout: str):
+        return self.clients.buckets
+
+    def client_objective(self, i: int, needs=frozenset({"grad"}), dtype: str | None = None) -> Any:
+        """The objective of client i alone, with padding removed."""
+        prepared = self.prepare(needs, dtype)
+        for objectives, members in zip(prepared.objectives, prepared.clients, strict=True):
+            place = np.flatnonzero(np.asarray(members) == i)
+            if len(place):
+                with jax.enable_x64(True):
+                    one = jax.tree.map(lambda leaf, p=place[0]: leaf[p], objectives)
+                    return _trimmed(one, max(int(self.clients.sizes[i]), 1))
+        raise IndexError(f"client {i} of {len(self)} clients")
+
+    def objective(self, x) -> float:
+        """F(x)."""
+        return float(self.evaluate(x)[0])
+
+    def gradient(self, x) -> Any:
+        """grad F(x), in the structure of x, as NumPy arrays."""
+        return self.evaluate(x)[1]
+
+    def client_gradients(self, x) -> Any:
+        """grad f_i(x) of every client, stacked in client order along a leading axis."""
+        with jax.enable_x64(True):
+            prepared = self.prepare()
+            stacks = _client_gradients(prepared.objectives, self._cast(x))
+            order = np.argsort(np.concatenate([np.asarray(c) for c in prepared.clients]))
+            return jax.tree.map(
+                lambda *s: np.concatenate([np.asarray(p) for p in s])[order], *stacks
+            )
+
+    def evaluate(self, x) -> tuple[float, Any]:
+        """(F(x), grad F(x)), as NumPy values."""
+        with jax.enable_x64(True):
+            prepared = self.prepare()
+            pair = _value_and_grad(prepared.objectives, prepared.weights, self._cast(x))
+            return jax.tree.map(np.asarray, pair)
+
+    def hessian_product(self, x, direction) -> Any:
+        """The Hessian of F at x applied to a direction."""
+        with jax.enable_x64(True):
+            prepared = self.prepare()
+            args = prepared.objectives, prepared.weights, self._cast(x), self._cast(direction)
+            return jax.tree.map(np.asarray, _hessian_product(*args))
+
+    def hessian(self, x) -> np.ndarray:
+        """The Hessian of F at x over the raveled parameters (P, P)."""
+        with jax.enable_x64(True):
+            prepared = self.prepare()
+            return np.asarray(_hessian(prepared.objectives, prepared.weights, self._cast(x)))
+
+    def pooled_hessian(self) -> np.ndarray | None:
+        """The Hessian of F where it is constant and small enough to form, else None."""
+        return None
+
+    def _cast(self, x):
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, self.dtype), x)
+
+    @property
+    def strongly_convex(self) -> bool:
+        """Whether the regulariser alone makes every f_i strongly convex."""
+        return False
+
+    @functools.cached_property
+    def _reference(self) -> Reference | None:
+        return minimise(self) if self.convex else None
+
+    def reference(self) -> Reference | None:
+        """The minimiser of F by an independent solver, found once; None unless F is known convex.
+
+        L-BFGS, then Newton with conjugate gradients to ||grad F|| <= 1e-12 (relative to the clients'
+        gradients there); least squares by its normal equations. Raises ``ValueError`` where no
+        minimiser is found, as for separable classes without a regulariser.
+        """
+        return self._reference
+
+
+def checked_dtype(dtype) -> str:
+    """The name of a supported dtype; raises ``ValueError`` for another."""
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
+    if name not in ("float64", "float32"):
+        raise ValueError(f'dtype: got {name}; accepted are "float64" and "float32"')
+    return name
+
+
+def non_negative(name: str, value: float) -> float:
+    """A finite number >= 0; raises ``ValueError`` naming the argument for anything else."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or value < 0:
+        raise ValueError(f"{name}: got {value!r}; accepted is a finite number >= 0")
+    return float(value)
+
+
+def _trimmed(objective, rows: int):
+    """A single client's objective with the padding after ``rows`` cut off."""
+    if isinstance(objective, Quadratic):
+        return objective
+    names = ("features", "targets", "row_weights")
+    return dataclasses.replace(objective, **{n: getattr(objective, n)[:rows] for n in names})
+
+
+@jax.jit
+def _client_gradients(objectives, x):
+    return [jax.vmap(lambda o: o.grad(x))(o) for o in objectives]
+
+
+def value_and_client_gradients(objectives, x):
+    """(f_i(x), grad f_i(x)) per bucket, each with a leading client axis."""
+    return [jax.vmap(lambda o: (o.value(x), o.grad(x)))(o) for o in objectives]
+
+
+@jax.jit
+def _value_and_grad(objectives, weights, x):
+    return everyone(value_and_client_gradients(objectives, x), weights)
+
+
+@jax.jit
+def _hessian_product(objectives, weights, x, direction):
+    stacks = [jax.vmap(lambda o: o.hessian_product(x, direction))(o) for o in objectives]
+    return everyone(stacks, weights)
+
+
+@jax.jit
+def _hessian(objectives, weights, x):
+    flat, unravel = flatten_util.ravel_pytree(x)
+
+    def product(v):
+        image = _hessian_product(objectives, weights, x, unravel(v))
+        return flatten_util.ravel_pytree(image)[0]
+
+    return jax.lax.map(product, jnp.eye(flat.size, dtype=flat.dtype), batch_size=16)
+
+
+def normalised(row_weights: np.ndarray) -> np.ndarray:
+    """Row weights (m, n) that sum to one per client (to zero for a client without rows)."""
+    totals = row_weights.sum(1, keepdims=True)
+    return row_weights / np.where(totals > 0, totals, 1)
+
+
+def on_device(array: np.ndarray, dtype=None):
+    """The array on the device: in place where its dtype allows, since clients own aligned memory."""
+    if dtype is not None:
+        array = array.astype(dtype, copy=False)
+    return jax.device_put(array, may_alias=True)
+
+
+def finite_numbers(name: str, value, shape=None) -> np.ndarray:
+    """A finite float array, of the shape if one is given; raises ``ValueError`` naming the argument."""
+    try:
+        array = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: expected an array of numbers") from None
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name}: shape {array.shape}; expected {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: has a NaN or infinite entry")
+    return array
