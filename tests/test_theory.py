@@ -245,3 +245,18 @@ def test_no_hyperparameters_from_an_objective_without_curvature(clients):
     zero = accord.Clients.from_arrays([(np.zeros((5, 2)), np.ones(5))])
     with pytest.raises(ValueError, match="all features zero"):
         resolve(accord.PDMM(), accord.problems.least_squares(zero))
+
+
+def test_conditioning_hint(clients):
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.uniform(2000, 2020, 60), rng.integers(0, 2, 60)])
+    raw = accord.Clients.from_arrays(
+        [(X[:20], rng.integers(0, 2, 20)), (X[20:], rng.integers(0, 2, 40))]
+    )
+    for intercept in (False, True):
+        problem = accord.problems.logistic(raw, l2=1e-2, intercept=intercept)
+        assert "standardise the columns" in accord.theory.conditioning_hint(
+            problem, problem.initial()
+        )
+    fine = accord.problems.logistic(clients, l2=0.2, intercept=True)
+    assert accord.theory.conditioning_hint(fine, fine.initial()) is None

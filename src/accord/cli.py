@@ -330,6 +330,7 @@ def check(
         console.print()
     failed = sum(result.passed is False for result in results)
     passed = sum(result.passed is True for result in results)
-    console.print(f"{passed} passed, {failed} failed, of {len(results)} checks")
+    others = len(results) - passed - failed
+    console.print(f"{passed} passed, {failed} failed, {others} not for it")
     if failed:
         raise typer.Exit(1)

@@ -17,7 +17,13 @@ from accord.engines.job import make_job
 from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING, Yardstick
 from accord.engines.star import Star
 from accord.engines.stop import Stop
-from accord.theory import Certificate, certificate, constants, dissimilarity, has_bounds
+from accord.theory import (
+    Certificate,
+    certificate,
+    conditioning_hint,
+    constants,
+    dissimilarity,
+)
 
 ENGINES = {"star": Star, "debug": Debug}
 _AUTOMATIC_REFERENCE = 2e7
@@ -25,7 +31,6 @@ _CHUNK_SECONDS = 0.25
 _CHUNK_ROUNDS = 256
 _RECORD_BYTES = 2**25
 _EXPLOSION = 1e6
-_ILL_CONDITIONED = 1e7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,10 +147,11 @@ def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
     rows = [r for r in rows if len(r["round"])]
     columns = {name: np.concatenate([r[name] for r in rows]) for name in rows[0]}
     xs = jax.tree.map(lambda *m: np.concatenate(m), *models) if keep else None
+    x = jax.tree.map(np.asarray, state.server.x)
     return Run(
-        x=jax.tree.map(np.asarray, state.server.x),
+        x=x,
         xs=xs,
-        status=_status(code, columns, start, job, stop, done),
+        status=_status(code, columns, start, job, stop, done, x),
         history=_history(columns, machine.message_bytes),
         algorithm=job.algorithm,
         problem=job.problem,
@@ -230,7 +236,7 @@ def _history(columns, wire) -> History:
     return History(columns)
 
 
-def _status(code, columns, start, job, stop, done) -> Status:
+def _status(code, columns, start, job, stop, done, x) -> Status:
     norm, value = columns["gradient_norm"][-1], columns["objective"][-1]
     if code == CONVERGED:
         return Status(status.CONVERGED, f"after {done} rounds {stop.sentence()}.")
@@ -249,12 +255,10 @@ def _status(code, columns, start, job, stop, done) -> Status:
             f"after {done} rounds F is {value:.3g}, above the {start['objective']:.3g} it began with; "
             f"{_cause(job)}",
         )
-    condition = constants(job.problem).condition if has_bounds(job.problem) else None
-    hint = ""
-    if condition and condition > _ILL_CONDITIONED:
-        hint = f" The condition number is {condition:.0e}: standardise the columns, or raise l2."
+    hint = conditioning_hint(job.problem, x) or ""
     return Status(
-        status.BUDGET_SPENT, f"{done} rounds are done; the gradient norm of F is {norm:.1e}.{hint}"
+        status.BUDGET_SPENT,
+        f"{done} rounds are done; the gradient norm of F is {norm:.1e}. {hint}".rstrip(),
     )
 
 

@@ -62,6 +62,9 @@ class Problem:
     def __len__(self) -> int:
         return len(self.weights)
 
+    def __repr__(self) -> str:
+        return f"Problem({self.name}, {self.dtype}, {self.clients})"
+
     def initial(self) -> Any:
         """The default start x0, as NumPy arrays."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from accord.report.scores import kind_of_score
 from accord.report.style import power, share
+from accord.theory import conditioning_hint
 
 _GAP = 2
 
@@ -108,6 +109,10 @@ def notes(comparison) -> list[str]:
             f"{kind}: on held-out rows, over all of them and of the client with the lowest. The "
             f"optimum itself has {share(best.overall)} and {share(best.least)}."
         )
+    reference = comparison.problem.initial()
+    hint = conditioning_hint(comparison.problem, reference)
+    if hint:
+        lines.append(hint)
     twins = comparison.twins()
     if twins:
         lines.append(f"The same, round by round: {'; '.join(' = '.join(g) for g in twins)}.")

@@ -1,6 +1,7 @@
 """What theory says of a problem: L, mu, G; default parameters; skip probability; certificate."""
 
 from accord.theory.certificate import Certificate, certificate
+from accord.theory.conditioning import conditioning_hint
 from accord.theory.constants import Constants, constants, has_bounds
 from accord.theory.defaults import resolve
 from accord.theory.heterogeneity import dissimilarity, skip_probability
@@ -9,6 +10,7 @@ __all__ = [
     "Certificate",
     "Constants",
     "certificate",
+    "conditioning_hint",
     "constants",
     "dissimilarity",
     "has_bounds",
