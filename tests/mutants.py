@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -174,9 +174,9 @@ def main() -> int:
             print("the tests fail on the package as it is: nothing can be said of mutants")
             return 2
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (label, _), lives in zip(
-            everything, pool.map(lambda m: survives(*m), everything), strict=True
-        ):
+        waiting = {pool.submit(survives, *mutant): mutant[0] for mutant in everything}
+        for done in as_completed(waiting):
+            label, lives = waiting[done], done.result()
             if lives:
                 (excused if label in EQUIVALENT else alive).append(label)
             print("SURVIVED" if lives else "killed  ", label, flush=True)

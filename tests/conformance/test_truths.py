@@ -108,3 +108,12 @@ def test_inexact_fedsplit_bias_shrinks_with_local_steps(problem):
         cured = dataclasses.replace(biased, start="primal")
         assert accord.run(cured, problem, 2000, every=2000).history["distance"][-1] < 1e-10
     assert errors[0] > errors[1] > errors[2] > 1e-6
+
+
+@pytest.mark.parametrize("name", ["ADMM", "FedPD"])
+def test_a_recovered_client_would_send_its_message_again(problem, name):
+    """x + lambda/rho of the recovered state is the message it was recovered from."""
+    algorithm = Star(make_job(accord.REGISTRY[name](), problem)).job.algorithm
+    x, message = np.arange(4.0), np.array([3.0, -1.0, 0.5, 2.0])
+    state = algorithm.recover_client(x, message)
+    assert abs(state.x + state.dual / algorithm.penalty - message).max() < 1e-15
