@@ -14,34 +14,15 @@ from accord.engines.measures import Yardstick
 CLIENTS, ROWS, FEATURES, K, ROUNDS = 25, 100, 50, 5, 1000
 
 
-def numpy_rounds(A, b, eta, rho):
-    """GPDMM with one batched product per local step over all clients."""
-    At = np.ascontiguousarray(A.transpose(0, 2, 1))
+def numpy_rounds(gradient, eta, rho):
+    """GPDMM in NumPy, given every client's gradient as one batched function of (m, d)."""
     x = np.zeros((CLIENTS, FEATURES))
     y, server = x, np.zeros(FEATURES)
     for _ in range(ROUNDS):
         z = 2 * server - y
         total = 0
         for _ in range(K):
-            residual = (A @ x[:, :, None])[:, :, 0] - b
-            gradient = (At @ residual[:, :, None])[:, :, 0] / ROWS
-            x = (x / eta + rho * z - gradient) / (1 / eta + rho)
-            total = total + x
-        y = 2 * total / K - z
-        server = y.mean(0)
-    return server
-
-
-def numpy_gram_rounds(H, q, eta, rho):
-    """The same with d x d matrices in place of the rows."""
-    x = np.zeros((CLIENTS, FEATURES))
-    y, server = x, np.zeros(FEATURES)
-    for _ in range(ROUNDS):
-        z = 2 * server - y
-        total = 0
-        for _ in range(K):
-            gradient = (H @ x[:, :, None])[:, :, 0] - q
-            x = (x / eta + rho * z - gradient) / (1 / eta + rho)
+            x = (x / eta + rho * z - gradient(x)) / (1 / eta + rho)
             total = total + x
         y = 2 * total / K - z
         server = y.mean(0)
@@ -64,12 +45,21 @@ def main():
 
     H = np.einsum("mnd,mne->mde", A, A) / ROWS
     q = np.einsum("mnd,mn->md", A, b) / ROWS
-    error = abs(accord_rounds() - numpy_rounds(A, b, eta, rho)).max()
+    At = np.ascontiguousarray(A.transpose(0, 2, 1))
+
+    def on_rows(x):
+        residual = (A @ x[:, :, None])[:, :, 0] - b
+        return (At @ residual[:, :, None])[:, :, 0] / ROWS
+
+    def on_gram(x):
+        return (H @ x[:, :, None])[:, :, 0] - q
+
+    error = abs(accord_rounds() - numpy_rounds(on_rows, eta, rho)).max()
     print(f"GPDMM, {CLIENTS} clients x {ROWS} rows x {FEATURES} features, K = {K}, float64")
     print(f"  largest difference after {ROUNDS} rounds: {error:.1e}")
     for name, other in (
-        ("batched NumPy on rows", lambda: numpy_rounds(A, b, eta, rho)),
-        ("batched NumPy on Gram matrices", lambda: numpy_gram_rounds(H, q, eta, rho)),
+        ("batched NumPy on rows", lambda: numpy_rounds(on_rows, eta, rho)),
+        ("batched NumPy on Gram matrices", lambda: numpy_rounds(on_gram, eta, rho)),
     ):
         ours, theirs, ratio = in_turn(accord_rounds, other)
         ms = 1e3 / ROUNDS

@@ -28,7 +28,10 @@ class StageError(RuntimeError):
 
 
 class Debug:
-    """A run on the debug engine; the same interface as ``Star``."""
+    """A run on the debug engine: ``init``, ``round``, ``measure`` and ``advance`` as ``Star`` has them.
+
+    ``message_bytes`` is known after the first round, from the messages themselves.
+    """
 
     def __init__(self, job: Job):
         self.job = job
