@@ -1,4 +1,4 @@
-"""Flips signs and drops factors in algorithms/ and oracles/, and asks the tests to notice.
+"""Flips signs and drops factors in the arithmetic of Accord, and asks the tests to notice.
 
 ``python tests/mutants.py [NAME ...]`` makes every mutant of the files (all, or those named), runs the
 tests that concern it on a copy of the package, and prints who survived; it ends non-zero if one did.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "accord"
-FOLDERS = ("algorithms", "oracles")
+TARGETS = ("algorithms/*.py", "oracles/*.py", "core/messages.py")
 TESTS = (
     "tests/test_oracles.py",
     "tests/test_numpy_reference.py",
@@ -139,8 +139,8 @@ def _tests(package_root: Path, *arguments: str) -> bool:
     return done.returncode in (0, 5)
 
 
-def survives(label: str, source: str) -> bool:
-    """Whether no test notices a mutant: first those of its own name, then all of them."""
+def survives(label: str, source: str, near: bool = False) -> bool:
+    """Whether no test notices a mutant: those of its own name, then all (or the oracles' only)."""
     place = label.split(":")[0]
     stem = Path(place).stem.replace("_", "")
     with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +149,7 @@ def survives(label: str, source: str) -> bool:
         named = place.startswith("algorithms") and not stem.startswith("primaldual")
         if named and not _tests(Path(folder), *TESTS, "-k", stem):
             return False
-        return _tests(Path(folder), *TESTS)
+        return _tests(Path(folder), *(TESTS[:1] if near else TESTS))
 
 
 def main() -> int:
@@ -160,9 +160,12 @@ def main() -> int:
     parser.add_argument(
         "--trust", action="store_true", help="do not run the tests without a mutant"
     )
+    parser.add_argument(
+        "--near", action="store_true", help="after those of its name, only the tests of oracles"
+    )
     arguments = parser.parse_args()
     chosen = arguments.names
-    paths = [p for f in FOLDERS for p in sorted((PACKAGE / f).glob("*.py"))]
+    paths = [p for t in TARGETS for p in sorted(PACKAGE.glob(t))]
     paths = [p for p in paths if not chosen or any(name in str(p) for name in chosen)]
     everything = [m for p in paths for m in mutants_of(p)]
     began, alive, excused = time.time(), [], []
@@ -174,7 +177,9 @@ def main() -> int:
             print("the tests fail on the package as it is: nothing can be said of mutants")
             return 2
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting = {pool.submit(survives, *mutant): mutant[0] for mutant in everything}
+        waiting = {
+            pool.submit(survives, *mutant, arguments.near): mutant[0] for mutant in everything
+        }
         for done in as_completed(waiting):
             label, lives = waiting[done], done.result()
             if lives:

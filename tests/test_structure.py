@@ -23,6 +23,7 @@ ORDER = [
     "algorithms",
     "theory",
     "engines",
+    "graph",
     "conformance",
     "report",
     "cli",
@@ -73,6 +74,7 @@ def test_import_brings_nothing_heavy():
         "rich",
         "typer",
         "pandas",
+        "networkx",
     }
     heavy |= {"scipy.optimize", "scipy.sparse"}
     assert not heavy & set(loaded)

@@ -4,7 +4,7 @@ Many data holders agree on one model without pooling their rows, and reach the o
 would have given.
 """
 
-from accord import data, oracles, problems, report, sources, theory
+from accord import data, graph, oracles, problems, report, sources, theory
 from accord.algorithms import (
     ADMM,
     AGPDMM,
@@ -53,6 +53,7 @@ __all__ = [
     "Stop",
     "compare",
     "data",
+    "graph",
     "oracles",
     "problems",
     "report",

@@ -1,5 +1,6 @@
 """Clients: ragged data, packed into a few buckets of clients of similar size."""
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -73,12 +74,24 @@ class Clients:
     def __init__(self, buckets: Sequence[Bucket], sizes: np.ndarray, names: Sequence[str]):
         self.buckets = tuple(buckets)
         self.sizes = sizes
-        self.names = tuple(names)
-        self._place = {
+        self.names = names if isinstance(names, range) else tuple(names)
+
+    @functools.cached_property
+    def _place(self) -> dict[int, tuple[int, int]]:
+        """Where each client lies: (bucket, row)."""
+        return {
             int(c): (b, row)
             for b, bucket in enumerate(self.buckets)
             for row, c in enumerate(bucket.clients)
         }
+
+    @classmethod
+    def without_data(cls, count: int, features: int) -> "Clients":
+        """Clients of problems that are given by other things than rows, each counting as one row."""
+        nothing = np.broadcast_to(0.0, (count, 1, features))
+        ones = np.ones((count, 1))
+        bucket = Bucket(nothing, nothing[..., 0], ones, np.arange(count))
+        return cls([bucket], np.ones(count, int), range(count))
 
     @classmethod
     def from_arrays(

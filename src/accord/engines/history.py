@@ -27,8 +27,8 @@ COLUMNS = {
 class History(Mapping):
     """A mapping from column names to arrays, one entry a recorded round."""
 
-    def __init__(self, columns: dict[str, np.ndarray]):
-        self._columns = {name: columns[name] for name in COLUMNS if name in columns}
+    def __init__(self, columns: dict[str, np.ndarray], known: Mapping[str, str] = COLUMNS):
+        self._columns = {name: columns[name] for name in known if name in columns}
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._columns:

@@ -78,7 +78,7 @@ def _make_job(algorithm, problem, seed, participation, x0, client_state, dtype) 
         client_state == "server",
     )
     checks.check_fit(algorithm, problem, job.partial)
-    return job._replace(x0=_start(x0, problem, job.dtype))
+    return job._replace(x0=checked_start(x0, problem, job.dtype))
 
 
 def _participation(participation, clients: int):
@@ -115,7 +115,8 @@ def _absence(heard: int, schedule, clients: int) -> float:
     return float(longest)
 
 
-def _start(x0, problem, dtype):
+def checked_start(x0, problem, dtype):
+    """The start on the device, in the problem's structure; raises ``ValueError`` where it does not fit."""
     expected = problem.initial()
     x0 = expected if x0 is None else x0
     if isinstance(expected, np.ndarray):

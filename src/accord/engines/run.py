@@ -1,7 +1,5 @@
 """``accord.run``: chunks of rounds, and between them recording, progress, stopping and statuses."""
 
-import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +12,8 @@ from accord.core import Status, status
 from accord.engines.debug import Debug
 from accord.engines.history import History
 from accord.engines.job import make_job
-from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING, Yardstick
+from accord.engines.loop import drive
+from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, Yardstick
 from accord.engines.star import Star
 from accord.engines.stop import Stop
 from accord.theory import (
@@ -27,9 +26,6 @@ from accord.theory import (
 
 ENGINES = {"star": Star, "debug": Debug}
 _AUTOMATIC_REFERENCE = 2e7
-_CHUNK_SECONDS = 0.25
-_CHUNK_ROUNDS = 256
-_RECORD_BYTES = 2**25
 _EXPLOSION = 1e6
 
 
@@ -123,42 +119,21 @@ def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
     yardstick = _yardstick(job, stop, _reference(job.problem, reference, stop))
     state = machine.init()
     start = machine.measure(state.server.x, yardstick)
-    rows, models, code = [], [], RUNNING
-    capacity = _capacity(job.x0, keep, rounds, every)
-    began = time.perf_counter()
-    state, *_ = machine.advance(state, yardstick, every, 0, rounds, capacity, keep)
-    compiled = time.perf_counter() - began
-    done, length, elapsed = 0, 1, 0.0
-    while done < rounds and code == RUNNING:
-        end = min(rounds, done + length)
-        began = time.perf_counter()
-        state, new, kept, code = machine.advance(
-            state, yardstick, every, end, rounds, capacity, keep
-        )
-        took = time.perf_counter() - began
-        before, done = done, int(state.round)
-        new["seconds"] = elapsed + took * (new["round"] - before) / max(done - before, 1)
-        elapsed += took
-        rows.append(new)
-        models.append(kept)
-        length = _next_length(length, took, capacity * every)
-        if progress and len(new["round"]):
-            progress({name: float(column[-1]) for name, column in new.items()})
-    rows = [r for r in rows if len(r["round"])]
-    columns = {name: np.concatenate([r[name] for r in rows]) for name in rows[0]}
-    xs = jax.tree.map(lambda *m: np.concatenate(m), *models) if keep else None
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(job.x0))
+    driven = drive(machine, state, yardstick, rounds, every, keep, size, progress)
+    state, columns = driven.state, driven.columns
     x = jax.tree.map(np.asarray, state.server.x)
     return Run(
         x=x,
-        xs=xs,
-        status=_status(code, columns, start, job, stop, done, x),
+        xs=driven.models,
+        status=_status(driven.code, columns, start, job, stop, int(state.round), x),
         history=_history(columns, machine.message_bytes),
         algorithm=job.algorithm,
         problem=job.problem,
         seed=job.seed,
         start=start,
-        seconds=elapsed,
-        compile_seconds=compiled,
+        seconds=driven.seconds,
+        compile_seconds=driven.compile_seconds,
         state=state,
     )
 
@@ -202,23 +177,6 @@ def _yardstick(job, stop, reference) -> Yardstick:
         return Yardstick(norm, gap, explosion, summit)
     optimum = reference.x if reference.unique else None
     return Yardstick(norm, gap, explosion, summit, optimum, reference.objective)
-
-
-def _capacity(x0, keep, rounds, every) -> int:
-    """Recorded rounds that a chunk may hold: bounded in number and in memory."""
-    most = min(_CHUNK_ROUNDS, math.ceil(rounds / every))
-    if keep:
-        size = sum(leaf.nbytes for leaf in jax.tree.leaves(x0))
-        most = min(most, max(1, _RECORD_BYTES // max(size, 1)))
-    # It shapes the compiled program: few sizes, few programs.
-    return 2 ** math.floor(math.log2(most)) if most > 1 else 1
-
-
-def _next_length(length: int, took: float, most: int) -> int:
-    """Twice as many rounds while a chunk is short, half as many where it is long."""
-    if took < _CHUNK_SECONDS / 2:
-        return min(2 * length, most)
-    return max(1, length // 2) if took > 2 * _CHUNK_SECONDS else length
 
 
 def _history(columns, wire) -> History:

@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from accord import tree
 from accord.core import checks, keys, messages, parameters
 from accord.engines.job import Job
+from accord.engines.loop import record_rounds
 from accord.engines.measures import (
-    RUNNING,
     Yardstick,
     consensus_measures,
     judge,
@@ -59,14 +58,6 @@ class Plan(NamedTuple):
     clients: int
     partial: bool
     stateless: bool
-
-
-class Record(NamedTuple):
-    """Recorded rounds of a chunk: ``rows`` by column, ``models`` (capacity, ...) or (), ``used``."""
-
-    rows: dict[str, Any]
-    models: Any
-    used: Any
 
 
 class Seen(NamedTuple):
@@ -151,41 +142,13 @@ def _measure(plan: Plan, setup: Setup, state: State, seen: Seen, yardstick) -> d
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def _advance(plan, capacity, keep_models, setup, state, yardstick, every, end, last):
     """Rounds up to ``end``, or until the judge says stop: (state, record, code)."""
-
-    def measured(carry):
-        before, seen = carry
-        return _measure(plan, setup, before, seen, yardstick)
-
-    def step(carry):
-        state, record, _ = carry
-        state, seen = one_round(plan, setup, state)
-        lost = ~jnp.isfinite(tree.dot(state.server.x, state.server.x))
-        due = (state.round % every == 0) | (state.round == last) | lost
-        shapes = jax.eval_shape(measured, (state, seen))
-        blank = {name: jnp.zeros(s.shape, s.dtype) for name, s in shapes.items()}
-        row = jax.lax.cond(due, measured, lambda _: blank, (state, seen))
-        code = jnp.where(due, judge(row, yardstick), RUNNING)
-        rows = {name: record.rows[name].at[record.used].set(row[name]) for name in row}
-        models = record.models
-        if keep_models:
-            models = jax.tree.map(lambda m, x: m.at[record.used].set(x), models, state.server.x)
-        return state, Record(rows, models, record.used + due), code
-
-    def unfinished(carry):
-        state, _, code = carry
-        return (state.round < end) & (code == RUNNING)
-
-    columns = jax.eval_shape(
-        lambda s: _measure(plan, setup, *one_round(plan, setup, s), yardstick), state
-    )
-    rows = {name: jnp.zeros(capacity + 1) for name in columns}
-    models = ()
-    if keep_models:
-        models = jax.tree.map(
-            lambda leaf: jnp.zeros((capacity + 1, *leaf.shape), leaf.dtype), state.server.x
-        )
-    carry = state, Record(rows, models, 0), jnp.asarray(RUNNING)
-    return jax.lax.while_loop(unfinished, step, carry)
+    return record_rounds(
+        lambda state: one_round(plan, setup, state),
+        lambda state, seen: _measure(plan, setup, state, seen, yardstick),
+        lambda row: judge(row, yardstick),
+        lambda state: state.server.x,
+        capacity, keep_models, state, every, end, last,
+    )  # fmt: skip
 
 
 _MOST_PROGRAMS = 128

@@ -10,11 +10,18 @@ from accord.objectives.losses import (
     SquaredLoss,
 )
 from accord.objectives.penalties import BoundedPenalty, Ridge
-from accord.objectives.quadratic import Quadratic, diagonalised
+from accord.objectives.quadratic import (
+    FactoredQuadratic,
+    Quadratic,
+    SquaredDistance,
+    diagonalised,
+    factored,
+)
 
 __all__ = [
     "BoundedPenalty",
     "CustomObjective",
+    "FactoredQuadratic",
     "HuberLoss",
     "LinearObjective",
     "LogisticLoss",
@@ -22,6 +29,8 @@ __all__ = [
     "Quadratic",
     "Ridge",
     "SoftmaxLoss",
+    "SquaredDistance",
     "SquaredLoss",
     "diagonalised",
+    "factored",
 ]

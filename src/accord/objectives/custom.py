@@ -1,7 +1,7 @@
 """A client's objective from any JAX loss of one row, over any pytree of parameters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,10 @@ class CustomObjective:
     def hessian_product(self, x, direction):
         """The Hessian of f at x applied to a direction."""
         return jax.jvp(self.grad, (x,), (direction,))[1]
+
+    def scaled(self, factor):
+        """factor * f."""
+        return replace(self, row_weights=factor * self.row_weights, l2=factor * self.l2)
 
     def draw(self, key, batch_size):
         """Indices of ``batch_size`` rows, uniform with replacement over the client's true rows."""

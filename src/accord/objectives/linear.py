@@ -1,6 +1,6 @@
 """A client's objective with a linear predictor: mean loss over its rows, plus penalties."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -72,6 +72,11 @@ class LinearObjective:
         bent = self.loss.bend(eta, self.targets, self._predict(self.features, direction))
         product = self._pull_back(self.features, self._weigh(self.row_weights, bent))
         return product + sum(self._penalised(p.bend, x, direction) for p in self.penalties)
+
+    def scaled(self, factor):
+        """factor * f."""
+        penalties = tuple(p.scaled(factor) for p in self.penalties)
+        return replace(self, row_weights=factor * self.row_weights, penalties=penalties)
 
     def draw(self, key, batch_size):
         """Indices of ``batch_size`` rows, uniform with replacement over the client's true rows."""

@@ -1,6 +1,6 @@
 """Smooth penalties on the coefficients, added to every client's objective."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,6 +21,10 @@ class Ridge:
 
     def bend(self, x, direction):
         return self.l2 * direction
+
+    def scaled(self, factor):
+        """factor times the penalty."""
+        return replace(self, l2=factor * self.l2)
 
     def curvature(self) -> tuple[float, float]:
         """(least, largest) second derivative."""
@@ -45,6 +49,10 @@ class BoundedPenalty:
     def bend(self, x, direction):
         square = self.alpha * x * x
         return 2 * self.weight * self.alpha * (1 - 3 * square) / (1 + square) ** 3 * direction
+
+    def scaled(self, factor):
+        """factor times the penalty."""
+        return replace(self, weight=factor * self.weight)
 
     def curvature(self) -> tuple[float, float]:
         """(least, largest) second derivative: the least is at alpha x^2 = 1, the largest at 0."""

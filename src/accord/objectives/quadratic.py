@@ -1,4 +1,4 @@
-"""A quadratic objective, with a factorisation that serves every penalty parameter."""
+"""Quadratic objectives, with factorisations for their proximal steps."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +37,17 @@ class Quadratic:
         """H applied to a direction."""
         return self.hessian @ direction
 
+    def scaled(self, factor):
+        """factor * f."""
+        spectrum = self.spectrum and (factor * self.spectrum[0], self.spectrum[1])
+        return replace(
+            self,
+            hessian=factor * self.hessian,
+            linear=factor * self.linear,
+            constant=factor * self.constant,
+            spectrum=spectrum,
+        )
+
     def prox(self, centre, penalty):
         """The minimiser of f(x) + (penalty/2) ||x - centre||^2."""
         values, vectors = self.spectrum
@@ -47,3 +58,58 @@ class Quadratic:
 def diagonalised(quadratic: Quadratic) -> Quadratic:
     """The same quadratics (leading client axis) with their spectrum."""
     return replace(quadratic, spectrum=tuple(jnp.linalg.eigh(quadratic.hessian)))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class FactoredQuadratic(Quadratic):
+    """A quadratic with the inverse of H + diag(penalty), for one penalty: one product a proximal step.
+
+    ``penalty`` is a number, or one for each coordinate.
+    """
+
+    inverse: Any = ()
+
+    def prox(self, centre, penalty):
+        """The minimiser of f(x) + (1/2) sum_k penalty_k (x_k - centre_k)^2, for the penalty factored."""
+        return self.shift + self.inverse @ (self.linear + penalty * (centre - self.shift))
+
+
+def factored(quadratic: Quadratic, penalty) -> FactoredQuadratic:
+    """The quadratic, diagonalised, with its proximal step for one penalty."""
+    values, vectors = quadratic.spectrum
+    if jnp.ndim(penalty):
+        inverse = jnp.linalg.inv(quadratic.hessian + jnp.diag(penalty))
+    else:
+        inverse = (vectors / (values + penalty)) @ vectors.T
+    parts = quadratic.hessian, quadratic.linear, quadratic.constant, quadratic.shift
+    return FactoredQuadratic(*parts, inverse=0.5 * (inverse + inverse.T))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SquaredDistance:
+    """f(x) = (weight/2) ||x - target||^2, with ``target`` in the shape of x: averaging's objective."""
+
+    target: Any
+    weight: Any
+
+    def value(self, x):
+        """f(x)."""
+        return 0.5 * self.weight * ((x - self.target) ** 2).sum()
+
+    def grad(self, x):
+        """grad f(x)."""
+        return self.weight * (x - self.target)
+
+    def hessian_product(self, x, direction):
+        """The Hessian applied to a direction."""
+        return self.weight * direction
+
+    def scaled(self, factor):
+        """factor * f."""
+        return replace(self, weight=factor * self.weight)
+
+    def prox(self, centre, penalty):
+        """The minimiser of f(x) + (penalty/2) ||x - centre||^2; the penalty may differ by coordinate."""
+        return (self.weight * self.target + penalty * centre) / (self.weight + penalty)

@@ -24,7 +24,8 @@ class Oracle:
     """A local solver of   min_x  f(x) + <dual, x - centre> + (penalty/2) ||x - centre||^2.
 
     ``oracle(objective, start, dual, centre, penalty, key, memory)`` returns a ``Solution``;
-    ``init(x)`` is the memory before the first call.
+    ``init(x)`` is the memory before the first call. For a model that is one vector the penalty may be a
+    vector too: (1/2) sum_k penalty_k (x_k - centre_k)^2.
     """
 
     needs = frozenset({"grad"})

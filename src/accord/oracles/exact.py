@@ -32,17 +32,19 @@ class Exact(Oracle):
     method: str = static("auto")
 
     def __call__(self, objective, start, dual, centre, penalty, key, memory=()):
-        target = tree.add_scaled(centre, -1 / penalty, dual)
         if hasattr(objective, "prox"):
+            # A coordinate without a penalty has no dual either.
+            weight = jnp.where(penalty > 0, penalty, 1)
+            target = tree.map(lambda z, d: z - d / weight, centre, dual)
             x = objective.prox(target, penalty)
             return Solution(x, x, 1)
-        x, gradients = _newton(self, objective, start, target, penalty)
+        x, gradients = _newton(self, objective, start, dual, centre, penalty)
         return Solution(x, x, gradients)
 
 
-def _newton(oracle, objective, start, target, penalty):
+def _newton(oracle, objective, start, dual, centre, penalty):
     flat_start, unravel = flatten_util.ravel_pytree(start)
-    flat_target = flatten_util.ravel_pytree(target)[0]
+    flat_dual, flat_centre = (flatten_util.ravel_pytree(part)[0] for part in (dual, centre))
     size = flat_start.size
     floor = float(jnp.finfo(flat_start.dtype).eps)
     dense = oracle.method == "newton" or (oracle.method == "auto" and size <= DENSE_LIMIT)
@@ -52,7 +54,7 @@ def _newton(oracle, objective, start, target, penalty):
 
     def gradient(x):
         own = ravel(objective.grad(unravel(x)))
-        pull = penalty * (x - flat_target)
+        pull = flat_dual + penalty * (x - flat_centre)
         scale = jnp.linalg.norm(own) + jnp.linalg.norm(pull)
         return own + pull, scale
 

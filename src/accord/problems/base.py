@@ -1,5 +1,6 @@
 """What every problem shares: its layout on the device, F and its derivatives, the reference optimum."""
 
+import copy
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ from jax import flatten_util
 
 from accord.core.messages import everyone
 from accord.data.clients import Clients
-from accord.objectives import Quadratic
 from accord.reference import Reference, minimise
 
 
@@ -46,6 +46,15 @@ class Problem:
         self.dtype = checked_dtype(dtype)
         self.weights = self._client_weights(weights)
         self._prepared: dict[Any, Prepared] = {}
+
+    def reweighted(self, weights: np.ndarray) -> "Problem":
+        """The same clients with other weights (m,), which are brought to a sum of one."""
+        new = copy.copy(self)
+        for name in ("_reference", "_constants", "_pooled", "_moments"):
+            new.__dict__.pop(name, None)
+        new._prepared = {}
+        new.weights = weights / weights.sum()
+        return new
 
     def _client_weights(self, weights: str) -> np.ndarray:
         if weights not in ("rows", "equal"):
@@ -195,7 +204,7 @@ def non_negative(name: str, value: float) -> float:
 
 def _trimmed(objective, rows: int):
     """A single client's objective with the padding after ``rows`` cut off."""
-    if isinstance(objective, Quadratic):
+    if not hasattr(objective, "features"):
         return objective
     names = ("features", "targets", "row_weights")
     return dataclasses.replace(objective, **{n: getattr(objective, n)[:rows] for n in names})

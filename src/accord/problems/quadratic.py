@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord.data.clients import Clients
-from accord.objectives import Quadratic, diagonalised
+from accord.objectives import Quadratic, SquaredDistance, diagonalised
 from accord.problems.base import Problem, finite_numbers
 from accord.problems.spectra import extreme_eigenvalues
-from accord.reference import solve, solve_quadratic
+from accord.reference import Reference, solve, solve_quadratic
 
 
 def quadratic_on_device(quadratic: Quadratic, dtype, layout) -> Quadratic:
@@ -42,8 +42,7 @@ class QuadraticProblem(Problem):
         )
         shift = np.zeros(d) if shift is None else shift
         self._given = Quadratic(hessians, linears, constants, np.broadcast_to(shift, (m, d)))
-        placeholder = Clients.from_arrays([(np.zeros((1, d)), [0.0])] * m)
-        super().__init__(placeholder, "equal", dtype)
+        super().__init__(Clients.without_data(m, d), "equal", dtype)
         self.name = "quadratic"
         if weights is not None:
             weights = finite_numbers("weights", weights, (m,))
@@ -71,3 +70,33 @@ class QuadraticProblem(Problem):
     def _reference(self):
         H, b = self.pooled_hessian(), self.weights @ self._given.linear
         return solve_quadratic(self, H, self._given.shift[0] + solve(H, b)[0])
+
+
+class AveragingProblem(Problem):
+    """f_i(x) = (1/2) ||x - values_i||^2 with equal weights."""
+
+    offers = frozenset({"grad", "prox", "hessian_product"})
+    name = "averaging"
+
+    def __init__(self, values, dtype="float64"):
+        self._values = values
+        super().__init__(Clients.without_data(*values.shape), "equal", dtype)
+
+    def initial(self):
+        return np.zeros(self._values.shape[1], self.dtype)
+
+    def _build(self, bucket, dtype, layout):
+        return SquaredDistance(jnp.asarray(self._values, dtype), jnp.ones(len(self), dtype))
+
+    def curvature(self):
+        return np.ones(len(self)), np.ones(len(self))
+
+    @property
+    def strongly_convex(self):
+        return True
+
+    @functools.cached_property
+    def _reference(self):
+        mean = self.weights @ self._values
+        objective, gradient = self.evaluate(mean)
+        return Reference(mean, objective, float(np.linalg.norm(gradient)), True)

@@ -23,7 +23,7 @@ from accord.objectives import (
 from accord.problems.base import Problem, finite_numbers, non_negative
 from accord.problems.custom import CustomProblem
 from accord.problems.linear import LinearProblem
-from accord.problems.quadratic import QuadraticProblem
+from accord.problems.quadratic import AveragingProblem, QuadraticProblem
 
 
 def _linear(clients, loss, l2, weights, intercept, dtype, name, extra=()):
@@ -131,11 +131,7 @@ def averaging(values, dtype="float64") -> Problem:
         values = values[:, None]
     if values.ndim != 2 or not values.size:
         raise ValueError(f"values: shape {values.shape}; expected (clients,) or (clients, d)")
-    identity = np.broadcast_to(np.eye(values.shape[1]), (len(values), *[values.shape[1]] * 2))
-    mean = values.mean(0)
-    apart = values - mean
-    constants = 0.5 * (apart**2).sum(1)
-    return QuadraticProblem(identity, apart, constants, dtype=dtype, shift=mean)
+    return AveragingProblem(values, dtype)
 
 
 def _check_labels(clients, classes) -> None:

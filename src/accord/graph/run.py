@@ -1,0 +1,229 @@
+"""``accord.graph.run``: a graph method on a network, from checks to history."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from accord.core import Status, status
+from accord.engines.history import History
+from accord.engines.loop import drive
+from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE
+from accord.graph.job import make_job
+from accord.graph.machine import Machine, Scale
+from accord.graph.mixing import DGD
+from accord.graph.network import Network
+from accord.graph.reference import NetworkReference
+
+COLUMNS = {
+    "round": "rounds done",
+    "activations": "times that a node acted, all nodes together",
+    "messages": "messages sent: one to each neighbour, or one broadcast",
+    "lost": "messages that did not arrive",
+    "bytes": "bytes sent, all nodes together",
+    "gradients": "local gradients, a node's mean (B of n rows: B/n; a factorised solve: 1)",
+    "time": "time by the nodes' Poisson clocks",
+    "objective": "sum_i f_i(x_i)",
+    "gap": "sum_i f_i(x_i) less its value at the optimum; negative while nodes disagree",
+    "distance": "sqrt(mean_i ||x_i - x_i*||^2)",
+    "consensus": "sqrt(mean_i ||x_i - mean_j x_j||^2)",
+    "residual": "max |B_{i|j} x_i - B_{j|i} x_j - c| over the edges",
+    "dual_residual": "max |lambda_{i|j} + lambda_{j|i}| over the edges",
+    "gradient_norm": "||mean_i grad f_i(x_i)||; with constraints the same of grad f_i - sum_j B' lambda",
+    "seconds": "time in the rounds so far, measuring included, compilation apart",
+}
+"""Every column of a graph run's history and its meaning. A column that cannot be had is absent."""
+
+_WHOLE = ("round", "activations", "messages", "lost", "bytes")
+_EXPLOSION = 1e6
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkRun:
+    """The outcome of ``accord.graph.run``.
+
+    ``x``: the nodes' models (nodes, ...), a list of arrays where their dimensions differ; ``xs``: the
+    recorded ones (records, nodes, ...) with ``record=("x",)``, else None; ``status``; ``history``: one row
+    a recorded round; ``start``: the measures before the first; ``method`` with the parameters chosen;
+    ``duals``: lambda_{i|j} of every directed edge (2E, ...), by ``network.source`` and ``network.target``,
+    None for methods without; ``reference``: the optimum, or None; ``network``, ``problem``, ``seed``;
+    ``seconds`` and ``compile_seconds``; ``state``: the engine's last state.
+    """
+
+    x: Any
+    xs: Any
+    status: Status
+    history: History
+    start: dict[str, float]
+    method: Any
+    duals: Any
+    reference: NetworkReference | None
+    network: Network
+    problem: Any
+    seed: int
+    seconds: float
+    compile_seconds: float
+    state: Any
+
+    def __repr__(self) -> str:
+        rounds = int(self.state.round)
+        return f"NetworkRun({type(self.method).__name__}, {rounds} rounds, {self.status})"
+
+
+def run(
+    method,
+    network: Network,
+    problem,
+    rounds: int,
+    seed: int = 0,
+    activation="synchronous",
+    loss_probability=0.0,
+    record=(),
+    *,
+    every: int = 1,
+    communication: str = "unicast",
+    outages=(),
+    weights: str = "equal",
+    tolerance: float | None = None,
+    x0=None,
+    dtype: str | None = None,
+    reference: bool | None = None,
+    progress: Callable[[dict], None] | None = None,
+) -> NetworkRun:
+    """Runs a graph method: minimise sum_i f_i(x_i) where neighbours agree.
+
+    Client i of the problem is node i. ``method`` is ``PDMM``, or for consensus ``DGD``, ``EXTRA``,
+    ``GradientTracking`` or ``Gossip``. Every model and every z starts at ``x0``, by default at zero.
+
+    - ``activation``: "synchronous" (all nodes together, on what was sent in the round before),
+      "asynchronous" (a round is as many activations of one random node as there are nodes),
+      ``RandomSubset(share)``, ``PoissonClock(rates)``, or an array: node numbers (rounds,) or
+      (rounds, turns), one after another, or booleans (rounds, nodes).
+    - ``loss_probability``: that of every message, or ``GilbertElliott``; ``outages``: a list of
+      ``Outage(node, first, last)``.
+    - ``communication``: "unicast", a message to each neighbour, or "broadcast", the model once to all
+      of them, who know the rest where nothing is lost: the same rounds in fewer messages.
+    - ``weights``: "equal" (every node with rows counts the same) or "problem" (f_i counts by the
+      problem's weight w_i, which makes the optimum the problem's own).
+    - ``record=("x",)`` keeps the models of recorded rounds: each ``every``-th and the last.
+    - ``tolerance`` ends the run when consensus error (or the constraints' residual), dual residual and
+      gradient norm are all that small.
+    - ``reference`` says whether distances to the optimum are measured; None: where it is cheap.
+    - ``progress`` is called between chunks with the latest row.
+
+    Raises ``ValueError`` or ``TypeError`` before the first round where an argument is wrong.
+    """
+    whole = {"rounds": rounds, "every": every}
+    for name, value in whole.items():
+        if not _is_whole(value) or not 1 <= value < 2**31:
+            raise ValueError(
+                f"{name}: got {value!r}; accepted is a whole number from 1 to 2^31 - 1"
+            )
+    if not _is_whole(seed) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed: got {seed!r}; accepted is a whole number from 0 to 2^63 - 1")
+    record = (record,) if isinstance(record, str) else tuple(record)
+    if set(record) - {"x"}:
+        raise ValueError(f'record: got {record}; accepted is ("x",), the models of recorded rounds')
+    if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
+        raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, or None")
+    job = make_job(
+        method, network, problem, rounds, seed, activation, loss_probability,
+        communication=communication, outages=outages, weights=weights, x0=x0, dtype=dtype,
+        reference=reference,
+    )  # fmt: skip
+    with jax.enable_x64(True):
+        return _run(job, rounds, every, "x" in record, tolerance, progress)
+
+
+def _is_whole(value) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
+    machine = Machine(job)
+    optimum = None if job.reference is None else machine.rotate(job.reference.x)
+    state = machine.init()
+    start = machine.measure(state, optimum)
+    del start["round"]
+    parts = ("consensus", "residual", "dual_residual", "gradient_norm")
+    first = max(start.get(name, 0.0) for name in parts)
+    # At a common start nodes may agree by accident: their own gradients tell the scale.
+    slopes = jax.tree.leaves(job.problem.client_gradients(job.problem.initial()))
+    spread = max((float(abs(g).max()) for g in slopes if g.size), default=1.0)
+    explosion = _EXPLOSION * max(first, spread, 1e-12)
+    scale = Scale(-1.0 if tolerance is None else float(tolerance), explosion, optimum)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(job.x0))
+    driven = drive(machine, state, scale, rounds, every, keep, size, progress)
+    columns = driven.columns
+    return NetworkRun(
+        x=_trimmed(machine.models(driven.state), job.problem),
+        xs=driven.models,
+        status=_status(driven.code, columns, int(driven.state.round), job, tolerance),
+        history=_history(columns, job),
+        start=start,
+        method=job.method,
+        duals=machine.duals(driven.state) if job.method.on_edges else None,
+        reference=job.reference,
+        network=job.network,
+        problem=job.problem,
+        seed=job.seed,
+        seconds=driven.seconds,
+        compile_seconds=driven.compile_seconds,
+        state=driven.state,
+    )
+
+
+def _trimmed(x, problem):
+    if getattr(problem, "common", True):
+        return x
+    return [own[:k] for own, k in zip(x, problem.dimensions, strict=True)]
+
+
+def _history(columns, job) -> History:
+    columns["bytes"] = columns.pop("numbers") * np.dtype(job.dtype).itemsize
+    if job.reference is not None:
+        columns["gap"] = columns["objective"] - job.reference.objective
+    if job.losses.rule == "none" and job.outages is None:
+        del columns["lost"]
+    if job.waking.rule != "rates":
+        del columns["time"]
+    if not columns["gradients"].any():
+        del columns["gradients"]
+    for name in _WHOLE:
+        if name in columns:
+            columns[name] = np.round(columns[name]).astype(np.int64)
+    return History(columns, COLUMNS)
+
+
+def _status(code, columns, done, job, tolerance) -> Status:
+    last = {name: column[-1] for name, column in columns.items()}
+    apart = "consensus" if "consensus" in last else "residual"
+    told = f"{apart.replace('consensus', 'consensus error')} {last[apart]:.1e}"
+    if "dual_residual" in last:
+        told += f", dual residual {last['dual_residual']:.1e}"
+    told += f", gradient norm {last['gradient_norm']:.1e}"
+    if code == CONVERGED:
+        return Status(
+            status.CONVERGED, f"after {done} rounds all are at most {tolerance:g}: {told}."
+        )
+    if code in (DIVERGED, NOT_FINITE):
+        name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
+        return Status(name, f"in round {done}: {told}; {_cause(job)}")
+    return Status(status.BUDGET_SPENT, f"{done} rounds are done: {told}.{_note(job)}")
+
+
+def _cause(job) -> str:
+    if not job.method.on_edges:
+        return "lower step_size, or give None: from the data."
+    if job.problem.convex and job.method.relaxation == 1:
+        return "give relaxation below 1, as for functions that are not strongly convex, or another penalty."
+    return "raise penalty, or lower the oracle's step_size."
+
+
+def _note(job) -> str:
+    """What a reader of the status should know of the problem that was solved."""
+    if isinstance(job.method, DGD):
+        return " DGD stops short of the optimum, by a distance proportional to its step_size."
+    return ""
