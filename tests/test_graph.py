@@ -441,7 +441,7 @@ def test_merely_convex_functions_want_relaxation():
     arrays = [(rng.standard_normal((1, 4)), rng.standard_normal(1)) for _ in range(len(network))]
     problem = accord.problems.least_squares(accord.Clients.from_arrays(arrays))
     run = graph.run(graph.PDMM(relaxation=None), network, problem, 6000, every=6000)
-    assert run.method.relaxation == 0.5
+    assert run.algorithm.relaxation == 0.5
     assert run.history["distance"][-1] < 1e-9
 
 
@@ -689,7 +689,7 @@ def test_pdmm_beats_gossip_where_paths_are_long():
 def test_the_default_penalty_is_the_fastest_for_averaging_on_a_regular_network():
     network = Network.ring(24)
     problem = accord.problems.averaging(readings(network))
-    best = graph.run(graph.PDMM(), network, problem, 1).method.penalty
+    best = graph.run(graph.PDMM(), network, problem, 1).algorithm.penalty
     c = np.cos(2 * np.pi / 24)
     assert abs(network.mixing_rate - c) < 1e-9
     assert abs(best - 1 / (2 * np.sqrt(1 - c * c))) < 1e-9
@@ -819,7 +819,7 @@ MISTAKES = {
     "nodes": (lambda: Network.ring(5), {}, "4 clients and the network 5 nodes"),
     "x0": (lambda: Network.ring(4), {"x0": np.zeros(2)}, "x0: an array of shape"),
     "method": (lambda: Network.ring(4), {"method": accord.PDMM()}, "accepted are those of accord.graph"),
-    "class": (lambda: Network.ring(4), {"method": graph.PDMM}, "give an instance"),
+    "class": (lambda: Network.ring(4), {"method": graph.PDMM}, "got the class PDMM"),
     "extra asynchronous": (
         lambda: Network.ring(4),
         {"method": graph.EXTRA(), "activation": "asynchronous"},

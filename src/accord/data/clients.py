@@ -71,10 +71,15 @@ class Clients:
     client, ``clients.sizes`` its number of rows, ``clients.names`` its name.
     """
 
-    def __init__(self, buckets: Sequence[Bucket], sizes: np.ndarray, names: Sequence[str]):
+    def __init__(self, buckets: Sequence[Bucket], sizes: np.ndarray, names: Sequence[Any]):
         self.buckets = tuple(buckets)
         self.sizes = sizes
-        self.names = names if isinstance(names, range) else tuple(names)
+        self._names = names
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return tuple(str(name) for name in self._names)
 
     @functools.cached_property
     def _place(self) -> dict[int, tuple[int, int]]:

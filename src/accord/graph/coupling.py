@@ -56,8 +56,8 @@ def neighbours(network) -> Neighbours:
     place = np.empty(len(network), np.int32)
     place[np.concatenate([*order, hubs])] = np.arange(len(network), dtype=np.int32)
     # A regular network needs no reordering.
-    place = () if (place[1:] > place[:-1]).all() else place
-    return jax.tree.map(jnp.asarray, Neighbours(tuple(blocks), lists, np.zeros(len(hubs)), place))
+    kept = () if (place[1:] > place[:-1]).all() else place
+    return jax.tree.map(jnp.asarray, Neighbours(tuple(blocks), lists, np.zeros(len(hubs)), kept))
 
 
 def neighbour_sum(lists: Neighbours, x):

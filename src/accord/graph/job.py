@@ -71,11 +71,11 @@ def make_job(
 def _check_kinds(method, network, problem) -> None:
     if isinstance(method, type):
         raise TypeError(
-            f"method: got the class {method.__name__}; give an instance: {method.__name__}()"
+            f"algorithm: got the class {method.__name__}; give an instance: {method.__name__}()"
         )
     if not hasattr(method, "on_edges"):
         raise TypeError(
-            f"method: got {type(method).__name__}; accepted are those of accord.graph: {', '.join(METHODS)}"
+            f"algorithm: got {type(method).__name__}; accepted are those of accord.graph: {', '.join(METHODS)}"
         )
     if not isinstance(network, Network):
         raise TypeError(f"network: expected accord.graph.Network, got {type(network).__name__}")

@@ -46,7 +46,7 @@ class NetworkRun:
 
     ``x``: the nodes' models (nodes, ...), a list of arrays where their dimensions differ; ``xs``: the
     recorded ones (records, nodes, ...) with ``record=("x",)``, else None; ``status``; ``history``: one row
-    a recorded round; ``start``: the measures before the first; ``method`` with the parameters chosen;
+    a recorded round; ``start``: the measures before the first; ``algorithm`` with the parameters chosen;
     ``duals``: lambda_{i|j} of every directed edge (2E, ...), by ``network.source`` and ``network.target``,
     None for methods without; ``reference``: the optimum, or None; ``network``, ``problem``, ``seed``;
     ``seconds`` and ``compile_seconds``; ``state``: the engine's last state.
@@ -57,7 +57,7 @@ class NetworkRun:
     status: Status
     history: History
     start: dict[str, float]
-    method: Any
+    algorithm: Any
     duals: Any
     reference: NetworkReference | None
     network: Network
@@ -69,11 +69,11 @@ class NetworkRun:
 
     def __repr__(self) -> str:
         rounds = int(self.state.round)
-        return f"NetworkRun({type(self.method).__name__}, {rounds} rounds, {self.status})"
+        return f"NetworkRun({type(self.algorithm).__name__}, {rounds} rounds, {self.status})"
 
 
 def run(
-    method,
+    algorithm,
     network: Network,
     problem,
     rounds: int,
@@ -92,9 +92,9 @@ def run(
     reference: bool | None = None,
     progress: Callable[[dict], None] | None = None,
 ) -> NetworkRun:
-    """Runs a graph method: minimise sum_i f_i(x_i) where neighbours agree.
+    """Runs a method on a network: minimise sum_i f_i(x_i) where neighbours agree.
 
-    Client i of the problem is node i. ``method`` is ``PDMM``, or for consensus ``DGD``, ``EXTRA``,
+    Client i of the problem is node i. ``algorithm`` is ``PDMM``, or for consensus ``DGD``, ``EXTRA``,
     ``GradientTracking`` or ``Gossip``. Every model and every z starts at ``x0``, by default at zero.
 
     - ``activation``: "synchronous" (all nodes together, on what was sent in the round before),
@@ -129,7 +129,7 @@ def run(
     if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
         raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, or None")
     job = make_job(
-        method, network, problem, rounds, seed, activation, loss_probability,
+        algorithm, network, problem, rounds, seed, activation, loss_probability,
         communication=communication, outages=outages, weights=weights, x0=x0, dtype=dtype,
         reference=reference,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
         status=_status(driven.code, columns, int(driven.state.round), job, tolerance),
         history=_history(columns, job),
         start=start,
-        method=job.method,
+        algorithm=job.method,
         duals=machine.duals(driven.state) if job.method.on_edges else None,
         reference=job.reference,
         network=job.network,

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import tree_util
 
 from accord.core import checks
 from accord.engines import Stop, run
 from accord.files import write_whole
-from accord.report.labels import labels
+from accord.report.labels import labels, spelled
 from accord.report.scores import Score, check_test, kind_of_score, score
 from accord.report.style import power, scientific, share, short
+from accord.theory import conditioning_hint, constants
 
 TARGETS = (1e-2, 1e-4, 1e-8)
 MEGABYTE = 1e6
@@ -183,8 +185,20 @@ class Comparison:
         self.targets = targets
         self.runs = {e.name: e.run for e in entries if e.run is not None}
         self.refused = {e.name: e.refusal for e in entries if e.run is None}
+        self.measure = self._measure()
+
+    axes = AXES
+    measures = MEASURES
+    subtitle = "minimise F(x) = sum_i w_i f_i(x), without pooling rows"
+
+    @property
+    def caption(self) -> str:
+        """What the pictures are of."""
+        return f"{self.problem.name}, {len(self.problem)} clients"
+
+    def _measure(self) -> str:
         known = all("gap" in r.history for r in self.runs.values())
-        self.measure = "gap" if known else "gradient_norm"
+        return "gap" if known else "gradient_norm"
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(e.name for e in self.entries)}; {self.rounds} rounds)"
@@ -202,7 +216,7 @@ class Comparison:
     def curves(self) -> list[Curve]:
         """One curve per run, with the start as its first point."""
         return [
-            Curve(e.name, k, *_curve(e.run, self.measure))
+            Curve(e.name, k, *self._curve(e.run))
             for k, e in enumerate(self.entries)
             if e.run is not None
         ]
@@ -225,28 +239,34 @@ class Comparison:
     @functools.cached_property
     def columns(self) -> list[Column]:
         """The numeric columns of the table, in order."""
-        words = MEASURES[self.measure][0]
-        costs = [
-            ("rounds", "rounds", f"rounds to a {words} of"),
+        words = self.measures[self.measure][0]
+        spent = [
+            Column(f"{key}_to_{power(t)}", group, power(t), told.format(words), short, min)
+            for key, group, told in self._costs()
+            for t in self.targets
+        ]
+        n = len(self.targets)
+        return spent[:n] + self._at_end() + spent[n:]
+
+    def _costs(self) -> list[tuple[str, str, str]]:
+        """What is counted until a target is reached: (key, group, words)."""
+        return [
+            ("rounds", "rounds", "rounds to a {} of"),
             ("gradients", "grads", "local gradients to"),
             ("uplink_megabytes", "MB up", "MB up to"),
             ("downlink_megabytes", "MB down", "MB down to"),
         ]
-        spent = [
-            Column(f"{key}_to_{power(t)}", group, power(t), told, short, min)
-            for key, group, told in costs
-            for t in self.targets
-        ]
-        at_end = [Column("distance", "||x-x*||", "at end", "||x-x*||", scientific, min)]
+
+    def _at_end(self) -> list[Column]:
+        columns = [Column("distance", "||x-x*||", "at end", "||x-x*||", scientific, min)]
         if self.test is not None:
             kind = kind_of_score(self.problem)
             told = f"held-out {kind}"
-            at_end += [
+            columns += [
                 Column(kind, kind, "all", told, share, max),
                 Column(f"lowest_{kind}", kind, "lowest", told, share, max),
             ]
-        n = len(self.targets)
-        return spent[:n] + at_end + spent[n:]
+        return columns
 
     def table(self) -> list[dict[str, Any]]:
         """One dictionary per method; a value that cannot be had is None.
@@ -270,7 +290,9 @@ class Comparison:
         for target in self.targets:
             at = np.flatnonzero(curve.values[1:] <= target)
             if len(at):
-                row |= {f"{k}_to_{power(target)}": v for k, v in _spent(history, at[0]).items()}
+                row |= {
+                    f"{k}_to_{power(target)}": v for k, v in self._spent(history, at[0]).items()
+                }
         if "distance" in history and np.isfinite(history["distance"][-1]):
             row["distance"] = float(history["distance"][-1])
         if entry.name in self.scores:
@@ -280,6 +302,81 @@ class Comparison:
             if own.lowest is not None:
                 row["lowest_client"] = self.problem.clients.names[own.lowest]
         return row
+
+    def _curve(self, run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        history, first = run.history, run.start[self.measure]
+        values = np.concatenate([[first], history[self.measure]]) / (first if first > 0 else 1.0)
+        found = self._drawn_against(history)
+        axes = {k: np.concatenate([[0], v]) for k, v in found.items() if v is not None}
+        return values, axes
+
+    def _drawn_against(self, history) -> dict[str, np.ndarray | None]:
+        return {
+            "rounds": history["round"],
+            "megabytes": (history["uplink_bytes"] + history["downlink_bytes"]) / MEGABYTE,
+            "gradients": history.get("gradients"),
+            "seconds": history["seconds"],
+        }
+
+    def _spent(self, history, at: int) -> dict[str, Any]:
+        """What a run had spent at a recorded row."""
+        spent = {
+            "rounds": int(history["round"][at]),
+            "uplink_megabytes": float(history["uplink_bytes"][at]) / MEGABYTE,
+            "downlink_megabytes": float(history["downlink_bytes"][at]) / MEGABYTE,
+        }
+        if "gradients" in history:
+            spent["gradients"] = float(history["gradients"][at])
+        return spent
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What was run, and what theory knows of the problem, as (name, value)."""
+        problem, c = self.problem, constants(self.problem)
+        heard = self.participation
+        facts = [
+            ("clients", str(len(problem))),
+            *problem_facts(problem, c),
+            ("rounds", str(self.rounds)),
+            ("participation", f"{heard:g}" if np.ndim(heard) == 0 else "a schedule"),
+            ("seed", str(self.seed)),
+            ("dtype", problem.dtype),
+        ]
+        if self.measure == "gap":
+            facts.insert(6, ("F(x*)", f"{problem.reference().objective:.6g}"))
+        penalties = ", ".join(spelled(p) for p in getattr(problem, "penalties", ()))
+        return [*facts, ("penalty", penalties)] if penalties else facts
+
+    def notes(self) -> list[str]:
+        """What a reader of the table wants to know beside it."""
+        words, formula = self.measures[self.measure]
+        lines = [
+            f"{', '.join(power(t) for t in self.targets)}: what was spent until the {words} "
+            f"{formula} was that small; - if it never was in {self.rounds} rounds. {self._counted()}"
+        ]
+        best = self.optimum_score
+        if best is not None:
+            kind = kind_of_score(self.problem)
+            lines.append(
+                f"{kind}: on held-out rows, over all of them and of the client with the lowest. The "
+                f"optimum itself has {share(best.overall)} and {share(best.least)}."
+            )
+        hint = conditioning_hint(self.problem, self.problem.initial())
+        if hint:
+            lines.append(hint)
+        twins = self.twins()
+        if twins:
+            lines.append(f"The same, round by round: {'; '.join(' = '.join(g) for g in twins)}.")
+        for entry in self.entries:
+            if entry.status not in ("converged", "budget_spent"):
+                lines.append(f"{entry.name}: {entry.status}: {entry.sentence}")
+        return lines
+
+    def _counted(self) -> str:
+        return "Gradients are a client's mean, MB (1e6 bytes) those of all clients together."
+
+    def figures(self) -> list[tuple[str, str, bytes]]:
+        """Further pictures for the page: (title, caption, PNG)."""
+        return []
 
     def twins(self) -> list[list[str]]:
         """Groups of methods whose curves are the same, round by round, down to rounding."""
@@ -314,7 +411,11 @@ class Comparison:
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        return [write_whole(folder / f"{axis}.png", draw(self, axis)) for axis in AXES]
+        return [
+            write_whole(folder / f"{axis}.png", draw(self, axis))
+            for axis in self.axes
+            if any(axis in c.axes for c in self.curves)
+        ]
 
     def report(self, path, title: str | None = None) -> Path:
         """Writes everything as one self-contained HTML file, which loads nothing."""
@@ -323,29 +424,16 @@ class Comparison:
         return write_whole(Path(path), render(self, title))
 
 
-def _curve(run, measure: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    history, first = run.history, run.start[measure]
-    values = np.concatenate([[first], history[measure]]) / (first if first > 0 else 1.0)
-    found = {
-        "rounds": history["round"],
-        "megabytes": (history["uplink_bytes"] + history["downlink_bytes"]) / MEGABYTE,
-        "gradients": history.get("gradients"),
-        "seconds": history["seconds"],
-    }
-    axes = {k: np.concatenate([[0], v]) for k, v in found.items() if v is not None}
-    return values, axes
-
-
-def _spent(history, at: int) -> dict[str, Any]:
-    """What a run had spent at a recorded row."""
-    spent = {
-        "rounds": int(history["round"][at]),
-        "uplink_megabytes": float(history["uplink_bytes"][at]) / MEGABYTE,
-        "downlink_megabytes": float(history["downlink_bytes"][at]) / MEGABYTE,
-    }
-    if "gradients" in history:
-        spent["gradients"] = float(history["gradients"][at])
-    return spent
+def problem_facts(problem, c) -> list[tuple[str, str]]:
+    """What is known of a problem with constants c."""
+    size = sum(np.size(leaf) for leaf in tree_util.tree_leaves(problem.initial()))
+    return [
+        ("rows", f"{problem.clients.rows:,}"),
+        ("parameters", f"{size:,}"),
+        ("L" + (", an estimate" if c.estimated else ""), f"{c.smoothness:.4g}"),
+        ("mu", "not known" if c.strong_convexity is None else f"{c.strong_convexity:.4g}"),
+        ("kappa", "not known" if c.condition is None else f"{c.condition:.4g}"),
+    ]
 
 
 def _coincide(a: np.ndarray, b: np.ndarray) -> bool:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import platform
+from base64 import b64encode
 from html import escape
 from importlib import metadata, resources
 from itertools import groupby
@@ -13,8 +14,6 @@ from accord import sources
 from accord.report.labels import spelled
 from accord.report.scores import kind_of_score
 from accord.report.style import limits, look, reach, share
-from accord.report.terminal import notes
-from accord.theory import constants
 
 LISTED_CLIENTS = 300
 """The most clients whose scores are listed one by one."""
@@ -27,27 +26,26 @@ def render(comparison, title: str | None = None) -> str:
     """The page."""
     from plotly.offline import get_plotlyjs
 
-    from accord.report.comparison import AXES, MEASURES
-
     problem = comparison.problem
-    words, formula = MEASURES[comparison.measure]
+    words, formula = comparison.measures[comparison.measure]
     title = title or f"{len(comparison.entries)} methods on {problem.name}"
-    data = json.dumps(_data(comparison, AXES, words), allow_nan=False).replace("<", "\\u003c")
+    data = json.dumps(_data(comparison, words), allow_nan=False).replace("<", "\\u003c")
     boxes = (
-        f'<div><h3>against {escape(AXES[axis])}</h3><div class="chart" id="{axis}"></div></div>'
-        for axis in AXES
+        f'<div><h3>against {escape(comparison.axes[axis])}</h3><div class="chart" id="{axis}"></div></div>'
+        for axis in comparison.axes
         if any(axis in c.axes for c in comparison.curves)
     )
     parts = {
         "title": escape(title),
-        "subtitle": "minimise F(x) = sum_i w_i f_i(x), without pooling rows",
+        "subtitle": escape(comparison.subtitle),
         "facts": "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>"
-                         for k, v in _facts(comparison)),
+                         for k, v in comparison.facts()),
         "results": _results(comparison),
-        "notes": "".join(f'<p class="note">{escape(n)}</p>' for n in notes(comparison)),
+        "notes": "".join(f'<p class="note">{escape(n)}</p>' for n in comparison.notes()),
         "measure": words,
         "formula": escape(formula),
         "charts": "".join(boxes),
+        "figures": _figures(comparison),
         "held_out": _held_out(comparison) if comparison.scores else "",
         "parameters": _parameters(comparison),
         "statuses": _statuses(comparison),
@@ -63,35 +61,6 @@ def render(comparison, title: str | None = None) -> str:
         name, rest = piece.split("}}", 1)
         filled += [parts[name], rest]
     return "".join(filled)
-
-
-def _facts(comparison) -> list[tuple[str, str]]:
-    """What was run, and what theory knows of the problem."""
-    problem, c = comparison.problem, constants(comparison.problem)
-    size = int(sum(np.size(leaf) for leaf in _leaves(problem.initial())))
-    share_heard = comparison.participation
-    facts = [
-        ("clients", str(len(problem))),
-        ("rows", f"{problem.clients.rows:,}"),
-        ("parameters", f"{size:,}"),
-        ("L" + (", an estimate" if c.estimated else ""), f"{c.smoothness:.4g}"),
-        ("mu", "not known" if c.strong_convexity is None else f"{c.strong_convexity:.4g}"),
-        ("kappa", "not known" if c.condition is None else f"{c.condition:.4g}"),
-        ("rounds", str(comparison.rounds)),
-        ("participation", f"{share_heard:g}" if np.ndim(share_heard) == 0 else "a schedule"),
-        ("seed", str(comparison.seed)),
-        ("dtype", problem.dtype),
-    ]
-    if comparison.measure == "gap":
-        facts.insert(6, ("F(x*)", f"{problem.reference().objective:.6g}"))
-    penalties = ", ".join(spelled(p) for p in getattr(problem, "penalties", ()))
-    return [*facts, ("penalty", penalties)] if penalties else facts
-
-
-def _leaves(tree):
-    from jax import tree_util
-
-    return tree_util.tree_leaves(tree)
 
 
 def _table(head: str, rows) -> str:
@@ -223,9 +192,18 @@ def _scores(comparison):
     return ({} if best is None else {"the optimum x*": best}) | comparison.scores
 
 
-def _data(comparison, axes, words) -> dict:
+def _figures(comparison) -> str:
+    """Further pictures, inside the page."""
+    return "".join(
+        f'<h2>{escape(title)}</h2><p class="note">{escape(caption)}</p>'
+        f'<img class="picture" alt="{escape(title)}" src="data:image/png;base64,{b64encode(png).decode()}">'
+        for title, caption, png in comparison.figures()
+    )
+
+
+def _data(comparison, words) -> dict:
     """What the page's script draws."""
-    charts = [_chart(comparison, axis, words) for axis in axes]
+    charts = [_chart(comparison, axis, words) for axis in comparison.axes]
     charts = [c for c in charts if c["data"]]
     if comparison.scores:
         charts.append(_clients_chart(comparison))

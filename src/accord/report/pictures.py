@@ -18,8 +18,6 @@ def draw(comparison, axis: str) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from accord.report.comparison import AXES, MEASURES
-
     figure = Figure(figsize=(9, 5.2), dpi=150, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -36,12 +34,10 @@ def draw(comparison, axis: str) -> bytes:
     axes.set_yscale("log")
     axes.set_ylim(*limits([c.values for c in curves], floor))
     axes.set_xlim(0, reach(curves, axis, floor))
-    axes.set_xlabel(AXES[axis])
-    words, _ = MEASURES[comparison.measure]
+    axes.set_xlabel(comparison.axes[axis])
+    words, _ = comparison.measures[comparison.measure]
     axes.set_ylabel(words)
-    axes.set_title(
-        f"{comparison.problem.name}, {len(comparison.problem)} clients", loc="left", fontsize=11
-    )
+    axes.set_title(comparison.caption, loc="left", fontsize=11)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

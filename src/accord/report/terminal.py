@@ -4,10 +4,6 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from accord.report.scores import kind_of_score
-from accord.report.style import power, share
-from accord.theory import conditioning_hint
-
 _GAP = 2
 
 
@@ -71,7 +67,7 @@ def show(comparison, console=None) -> None:
     states = [_coloured(row["status"]) for row in table]
     blocks.insert(split, Block(["\nstatus"], [states], right=False))
     stack(console, Block(["\nmethod"], [names], right=False), blocks)
-    for line in notes(comparison):
+    for line in comparison.notes():
         console.print(escape(line), style="dim", highlight=False)
 
 
@@ -90,33 +86,3 @@ def _emphasised(column, table) -> list[str]:
 def _coloured(status: str) -> str:
     colour = {"converged": "green", "budget_spent": ""}.get(status, "red")
     return f"[{colour}]{status}[/{colour}]" if colour else status
-
-
-def notes(comparison) -> list[str]:
-    """What a reader of the table wants to know beside it."""
-    from accord.report.comparison import MEASURES
-
-    words, formula = MEASURES[comparison.measure]
-    lines = [
-        f"{', '.join(power(t) for t in comparison.targets)}: what was spent until the {words} "
-        f"{formula} was that small; - if it never was in {comparison.rounds} rounds. Gradients are "
-        "a client's mean, MB (1e6 bytes) those of all clients together."
-    ]
-    best = comparison.optimum_score
-    if best is not None:
-        kind = kind_of_score(comparison.problem)
-        lines.append(
-            f"{kind}: on held-out rows, over all of them and of the client with the lowest. The "
-            f"optimum itself has {share(best.overall)} and {share(best.least)}."
-        )
-    reference = comparison.problem.initial()
-    hint = conditioning_hint(comparison.problem, reference)
-    if hint:
-        lines.append(hint)
-    twins = comparison.twins()
-    if twins:
-        lines.append(f"The same, round by round: {'; '.join(' = '.join(g) for g in twins)}.")
-    for entry in comparison.entries:
-        if entry.status not in ("converged", "budget_spent"):
-            lines.append(f"{entry.name}: {entry.status}: {entry.sentence}")
-    return lines
