@@ -8,6 +8,7 @@ import pytest
 
 import accord
 from accord import oracles
+from accord.oracles.exact import _conjugate_gradients
 
 PENALTY = 0.7
 
@@ -132,15 +133,17 @@ def test_variance_reduced_restarts_on_time_and_carries_between(clients):
     memory, estimate, used = solver.init(x), None, []
     for call in range(7):
         key = jax.random.key(call)
-        last, _, gradients, memory = solver(objective, x, dual, centre, PENALTY, key, memory)
+        last, average, gradients, memory = solver(objective, x, dual, centre, PENALTY, key, memory)
         used.append(float(gradients))
-        estimate = objective.grad(x) if call % 3 == 0 else estimate
+        estimate, iterates = objective.grad(x) if call % 3 == 0 else estimate, []
         for k in range(2):
             new = (x / 0.1 + PENALTY * centre - dual - estimate) / (1 / 0.1 + PENALTY)
             index = objective.draw(jax.random.fold_in(key, k), 5)
             now, before = (objective.minibatch_grad(v, index) for v in (new, x))
             estimate, x = estimate + now - before, new
+            iterates.append(x)
         assert np.allclose(last, x, atol=1e-13)
+        assert np.allclose(average, sum(iterates) / 2, atol=1e-13)
     share = 2 * 2 * 5 / 25
     assert used == pytest.approx([1 + share if call % 3 == 0 else share for call in range(7)])
 
@@ -153,4 +156,138 @@ def test_a_client_without_rows_gets_its_centre(clients):
     solved = oracles.Exact()(objective, 2 * x, 0 * x, x, PENALTY, None).last
     assert np.allclose(solved, x, atol=1e-12)
     sgd = oracles.SGD(batch_size=2, local_steps=2, step_size=0.1)
-    assert np.isfinite(sgd(objective, x, 0 * x, x, PENALTY, jax.random.key(0)).last).all()
+    stepped = sgd(objective, x, 0 * x, x, PENALTY, jax.random.key(0))
+    assert (stepped.last == x).all()
+    assert float(stepped.gradients) >= 0
+
+
+class Arctan:
+    """f(x) = sum_j x_j arctan(x_j) - log(1 + x_j^2)/2, from afar on which Newton's step overshoots."""
+
+    def grad(self, x):
+        return jax.numpy.arctan(x)
+
+    def hessian_product(self, x, direction):
+        return direction / (1 + x**2)
+
+
+def damped_newton(x, penalty, steps):
+    """(x, gradients) on arctan(x) + penalty x: lengths 1, 1/2, ... until the slope falls by length/4."""
+    used = 1
+
+    def slope(x):
+        return np.arctan(x) + penalty * x
+
+    for _ in range(steps):
+        step, length = -slope(x) / (1 / (1 + x**2) + penalty), 1.0
+        used += 2  # one Hessian product, one gradient at the full step
+        while abs(slope(x + length * step)) > (1 - length / 4) * abs(slope(x)):
+            length, used = length / 2, used + 1
+        x = x + length * step
+    return x, used
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_damped_newton_takes_and_counts_the_written_steps(steps):
+    oracle, starts = oracles.Exact(max_iterations=steps), np.linspace(2, 60, 200)
+    x, _, gradients, _ = jax.vmap(lambda x: oracle(Arctan(), x, 0 * x, 0 * x, 0.002, None))(
+        starts[:, None]
+    )
+    expected, used = np.transpose([damped_newton(start, 0.002, steps) for start in starts])
+    assert len(set(used)) > 2
+    assert np.allclose(x[:, 0], expected, rtol=1e-11, atol=1e-11)
+    assert (gradients == used).all()
+
+
+class Scaled:
+    """A multiple of an objective."""
+
+    def __init__(self, objective, factor):
+        self.objective, self.factor = objective, factor
+
+    def grad(self, x):
+        return self.factor * self.objective.grad(x)
+
+    def hessian_product(self, x, direction):
+        return self.factor * self.objective.hessian_product(x, direction)
+
+
+@pytest.mark.parametrize("method", ["newton", "newton-cg"])
+def test_the_unit_of_the_objective_changes_no_step(method):
+    """Powers of four pass through sums, products and Cholesky factors without rounding."""
+    start = jax.numpy.linspace(-9.0, 5.0, 6)
+    oracle = oracles.Exact(method=method)
+
+    @jax.jit
+    def solve(factor):
+        arguments = start, factor * start[::-1] / 8, 0 * start, 0.002 * factor, None
+        return oracle(Scaled(Arctan(), factor), *arguments)
+
+    expected = solve(1.0)
+    assert abs(expected.last - start).max() > 1
+    for factor in (4.0**-40, 4.0**40):
+        solved = solve(factor)
+        assert (solved.last == expected.last).all()
+        assert solved.gradients == expected.gradients
+
+
+class Line:
+    """f(x) = x, with a gradient that is wrong by ``error``, up on the right of 0, down on its left."""
+
+    def __init__(self, error=0.0):
+        self.error = error
+
+    def grad(self, x):
+        return 1 + self.error * jax.numpy.sign(x)
+
+    def hessian_product(self, x, direction):
+        return 0 * direction
+
+
+@pytest.mark.parametrize(("roundings", "gradients"), [(3, 1), (5, 3)])
+def test_exact_stops_at_two_roundings_of_the_terms(roundings, gradients):
+    """At x = r eps the terms 1 and x - 1 leave r eps, to be held against 2 eps of their sum, 2."""
+    eps = np.finfo(float).eps
+    start = jax.numpy.array([roundings * eps])
+    solved = oracles.Exact()(Line(), start, 0 * start, 1 + 0 * start, 1.0, None)
+    assert float(solved.gradients) == gradients
+    assert solved.last == (start if gradients == 1 else 0)
+
+
+def test_no_shorter_step_is_tried_in_the_noise_of_a_gradient():
+    """A full step to the other side of the solution is no better, half of it would be."""
+    noise = 64 * np.finfo(float).eps
+    start = jax.numpy.array([noise])
+    objective = Line(error=noise)
+    solved = oracles.Exact()(objective, start, 0 * start, 1 + 0 * start, 1.0, None)
+    assert float(solved.gradients) == 3
+    assert solved.last == start
+
+
+def spread(size, decades):
+    """A positive definite matrix with eigenvalues from 1 to 10^decades, and a right-hand side."""
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.standard_normal((size, size)))[0]
+    return (vectors * np.logspace(0, decades, size)) @ vectors.T, 1e3 * rng.standard_normal(size)
+
+
+@pytest.mark.parametrize("relative", [0.95, 0.5, 0.2, 1e-9])
+def test_conjugate_gradients_are_best_in_the_krylov_space(relative):
+    """x_k = K (K'AK)^-1 K'b with K = b, Ab, ..., for the first k that is good enough."""
+    A, b = spread(6, 1.5)
+    x, products = _conjugate_gradients(lambda v: A @ v, jax.numpy.asarray(b), relative)
+    for k in range(1, 7):
+        krylov = np.linalg.qr(np.array([np.linalg.matrix_power(A, j) @ b for j in range(k)]).T)[0]
+        best = krylov @ np.linalg.solve(krylov.T @ A @ krylov, krylov.T @ b)
+        if np.linalg.norm(b - A @ best) <= relative * np.linalg.norm(b):
+            break
+    assert int(products) == k
+    assert np.allclose(x, best, rtol=1e-9, atol=1e-9 * abs(best).max())
+
+
+def test_conjugate_gradients_have_time_where_rounding_slows_them():
+    """At a condition of 1e6 they need far more products than the 30 of exact arithmetic."""
+    A, b = spread(30, 6)
+    x, products = _conjugate_gradients(lambda v: A @ v, jax.numpy.asarray(b), 1e-4)
+    assert 60 < int(products) < 140
+    assert np.linalg.norm(b - A @ x) <= 1e-3 * np.linalg.norm(b)

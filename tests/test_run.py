@@ -56,6 +56,18 @@ def test_columns_hold_what_they_say(problem):
     assert run.history["uplink_bytes"].tolist() == [3 * 24 * k for k in range(1, 6)]
 
 
+@pytest.mark.parametrize("engine", ["star", "debug"])
+@pytest.mark.parametrize(
+    ("algorithm", "up", "down"),
+    [(accord.FedAvg(), 1, 1), (accord.PDMM(), 1, 2), (accord.GPDMM(), 3, 3)],
+)
+def test_a_state_that_the_server_holds_travels_both_ways(problem, algorithm, up, down, engine):
+    """In vectors: none; y_i, which is the message up; the pair of x_i and y_i."""
+    run = accord.run(algorithm, problem, 2, client_state="server", engine=engine)
+    assert run.history["uplink_bytes"].tolist() == [3 * 24 * up, 2 * 3 * 24 * up]
+    assert run.history["downlink_bytes"].tolist() == [3 * 24 * down, 2 * 3 * 24 * down]
+
+
 def test_consensus_and_dual_residual(problem):
     machine = Star(make_job(accord.GPDMM(local_steps=2), problem))
     state, seen = machine.round(machine.init())

@@ -117,3 +117,16 @@ def test_a_recovered_client_would_send_its_message_again(problem, name):
     x, message = np.arange(4.0), np.array([3.0, -1.0, 0.5, 2.0])
     state = algorithm.recover_client(x, message)
     assert abs(state.x + state.dual / algorithm.penalty - message).max() < 1e-15
+
+
+def test_the_skip_probability_of_fedpd_falls_on_a_line_to_zero():
+    decay = accord.LinearDecay(40)
+    assert [decay(t) for t in (0, 10, 30, 40, 90)] == [1, 0.75, 0.25, 0, 0]
+
+
+def test_fedpd_counts_the_gradients_of_every_local_iteration(problem):
+    oracle = accord.oracles.GradientDescent(local_steps=3)
+    algorithm = accord.FedPD(oracle=oracle, skip_probability=0.4)
+    history = accord.run(algorithm, problem, 8, seed=1).history
+    assert history["iterations"][-1] > 8
+    assert (history["gradients"] == 3 * history["iterations"]).all()
