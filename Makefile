@@ -36,7 +36,7 @@ bench: $(VENV)/developer
 	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/memory.py
 
-# Flips signs and drops factors in algorithms/ and oracles/; the tests must notice every one.
+# Flips signs and drops factors in algorithms, oracles and messages; the tests must notice every one.
 mutants: $(VENV)/developer
 	$(BIN)/python tests/mutants.py
 

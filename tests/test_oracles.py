@@ -59,11 +59,25 @@ def test_exact_solution_has_no_gradient(clients, name, method):
 
 
 def test_exact_from_far_away(clients):
-    """Damping brings Newton's method home where a full step overflows."""
+    """From where exp is tiny, and from where it is huge."""
     objective, start, dual, centre = subproblem("poisson", clients)
     for far in (-6.0, 6.0):
         x = oracles.Exact()(objective, 0 * start + far, dual, centre, PENALTY, None).last
         assert abs(objective.grad(x) + dual + PENALTY * (x - centre)).max() < 1e-12
+
+
+def test_conjugate_gradients_make_progress_where_they_run_out_of_iterations():
+    """150 unknowns at condition 1e8 are beyond them: the step is then the best that was met."""
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.standard_normal((150, 150)))[0] for _ in range(2))
+    A = (left * np.geomspace(1, 1e-4, 150)) @ right
+    y = rng.standard_normal(150)
+    clients = accord.Clients.from_arrays([(A, y)])
+    objective = accord.problems.huber(clients, threshold=1e6).client_objective(0)
+    zero = jax.numpy.zeros(150)
+    x = oracles.Exact(method="newton-cg")(objective, zero, zero, zero, 1e-14, None).last
+    gradient, first = objective.grad(x), objective.grad(zero)
+    assert np.linalg.norm(gradient) < 1e-2 * np.linalg.norm(first)
 
 
 def test_a_looser_tolerance_costs_fewer_gradients(clients):
@@ -158,7 +172,7 @@ def test_a_client_without_rows_gets_its_centre(clients):
     sgd = oracles.SGD(batch_size=2, local_steps=2, step_size=0.1)
     stepped = sgd(objective, x, 0 * x, x, PENALTY, jax.random.key(0))
     assert (stepped.last == x).all()
-    assert float(stepped.gradients) >= 0
+    assert float(stepped.gradients) == 0
 
 
 class Arctan:

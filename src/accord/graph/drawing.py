@@ -105,8 +105,17 @@ def traces(run, path=None, coordinate: int = 0) -> bytes:
     xs, counted = _recorded(run, coordinate)
     figure = _figure((7.2, 3.6))
     axes = figure.subplots()
-    axes.plot(counted, xs, color="#2d4bff", linewidth=0.7, alpha=max(0.12, min(0.8, 12 / len(run.network))))
-    if run.reference is not None and np.ptp(run.reference.x.reshape(len(xs[0]), -1), 0).max() < 1e-12:
+    axes.plot(
+        counted,
+        xs,
+        color="#2d4bff",
+        linewidth=0.7,
+        alpha=max(0.12, min(0.8, 12 / len(run.network))),
+    )
+    if (
+        run.reference is not None
+        and np.ptp(run.reference.x.reshape(len(xs[0]), -1), 0).max() < 1e-12
+    ):
         best = run.reference.x.reshape(len(xs[0]), -1)[0, coordinate]
         axes.axhline(best, color="#d21e00", linewidth=1, linestyle=(0, (6, 3)), label="optimum")
         axes.legend(frameon=False, fontsize=8.5)

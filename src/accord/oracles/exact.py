@@ -22,6 +22,7 @@ class Exact(Oracle):
     gradient norm falls at every step, on a factored Hessian (``method="newton"``) or matrix-free
     with conjugate gradients (``"newton-cg"``); ``"auto"`` takes the former up to 128 parameters.
     A Hessian product counts as a gradient, a solve with a quadratic's factorisation as one.
+    Conjugate gradients lose digits from condition numbers of 1e7 on: scale the columns, or take "newton".
     ``tolerance`` is relative to the terms of the gradient, and 0 means as far as it will go.
     """
 
@@ -120,20 +121,25 @@ def _newton(oracle, objective, start, dual, centre, penalty):
 
 
 def _conjugate_gradients(product, b, relative):
-    """(x, products used): product(x) = b to a residual of ``relative`` ||b||."""
+    """(x, products used): product(x) = b to a residual of ``relative`` ||b||.
+
+    Where the iterations run out first, x is the one with the least residual, so that it still is progress.
+    """
 
     def unfinished(carry):
-        _, _, _, squared, k = carry
+        _, _, _, squared, k, _, _ = carry
         return (squared > (relative**2) * (b @ b)) & (k < 4 * b.size + 20)
 
     def one(carry):
-        x, residual, p, squared, k = carry
+        x, residual, p, squared, k, best, least = carry
         image = product(p)
         length = squared / (p @ image)
         x, residual = x + length * p, residual - length * image
         new = residual @ residual
-        return x, residual, residual + (new / squared) * p, new, k + 1
+        best, least = jnp.where(new < least, x, best), jnp.minimum(new, least)
+        return x, residual, residual + (new / squared) * p, new, k + 1, best, least
 
-    carry = jnp.zeros_like(b), b, b, b @ b, 0
-    x, _, _, _, k = lax.while_loop(unfinished, one, carry)
-    return x, k.astype(b.dtype)
+    zero, all_of_it = jnp.zeros_like(b), b @ b
+    carry = zero, b, b, all_of_it, 0, zero, all_of_it
+    *_, k, best, _ = lax.while_loop(unfinished, one, carry)
+    return best, k.astype(b.dtype)

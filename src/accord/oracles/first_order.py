@@ -122,8 +122,8 @@ class VarianceReduced(Oracle):
 
 
 def _share(batch_size, objective):
-    """What a minibatch gradient costs, in full gradients."""
-    return float(batch_size) / (objective.rows + (objective.rows == 0))
+    """What a minibatch gradient costs, in full gradients; nothing where there are no rows."""
+    return batch_size * (objective.rows > 0) / (objective.rows + (objective.rows == 0))
 
 
 def steps(form: str, local_steps, step_size, batch_size) -> Oracle:
