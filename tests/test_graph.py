@@ -602,7 +602,7 @@ MIXERS = [graph.EXTRA(), graph.GradientTracking()]
 def test_exact_mixing_methods_reach_the_optimum(method, family):
     network = FAMILIES[family]()
     problem = regression(len(network), l2=0.3)
-    run = graph.run(method, network, problem, 30_000, every=500, tolerance=1e-11)
+    run = graph.run(method, network, problem, 60_000, every=500, tolerance=1e-11)
     assert run.status.name == "converged"
     assert run.history["distance"][-1] < 1e-9
 

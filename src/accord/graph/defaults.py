@@ -14,12 +14,12 @@ def resolve(method, problem, network, pulls=None):
     """The method with every ``None`` chosen from the data and the network.
 
     - PDMM's ``oracle`` and ``relaxation`` as on the star. ``penalty``: a node's proximal term has the weight
-      rho * degree, and rho = P / (mean degree * sqrt(1 - c^2)) with the star's penalty P and c the
-      network's ``mixing_rate``. For averaging on a regular network this is the fastest rho: the error falls
-      by c / (1 + sqrt(1 - c^2)) a round. With constraints the eigenvalues of sum_j B' B (``pulls``) stand in
+      rho * degree, and rho = P / (mean degree * sqrt(1 - c^2)) with P the star's penalty, but at least
+      sqrt(L mu) with F's own mu, and c the network's ``mixing_rate``. For averaging on a regular network
+      this is the fastest rho: the error falls by c / (1 + sqrt(1 - c^2)) a round. With constraints the eigenvalues of sum_j B' B (``pulls``) stand in
       for the degrees.
-    - ``step_size``: 1/L for DGD; (1 + w)/(2 L) for EXTRA, half its bound, with w the least eigenvalue of W,
-      at least -c; for gradient tracking ((1 + w)/2)^2 (1 - c) / L, at most 1/(3 L).
+    - ``step_size``: (1 + w)/(2 L) for DGD and EXTRA, half their bounds, with w the least eigenvalue of W; for
+      gradient tracking min((1 + w)^2/4, 1 - v)/L, with v the largest |eigenvalue| of W but 1.
     """
     if method.on_edges:
         pulls = network.degrees if pulls is None else pulls
@@ -35,12 +35,11 @@ def resolve(method, problem, network, pulls=None):
 
 
 def _step(name: str, network) -> float:
-    slow = max(1 - network.mixing_rate, _LEAST_GAP)
-    if name == "DGD":
-        return 1.0
-    if name == "EXTRA":
-        return 0.5
-    return min(1 / 3, slow)
+    least, second = network.mixing_spectrum
+    if name != "GradientTracking":
+        return 0.5 * (1 + least)
+    slow = max(1 - max(abs(least), second), _LEAST_GAP)
+    return min(0.25 * (1 + least) ** 2, slow)
 
 
 def _resolve_pdmm(method, problem, network, mean, most):
@@ -48,7 +47,11 @@ def _resolve_pdmm(method, problem, network, mean, most):
     if method.penalty is None:
         star = theory.resolve(star, problem)
         c = network.mixing_rate
-        penalty = star.penalty / (mean * math.sqrt(max(1 - c * c, _LEAST_GAP)))
+        known = theory.constants(problem)
+        # Neighbours lend each other curvature: F's own counts, where it is known.
+        common = math.sqrt(known.smoothness * (known.global_strong_convexity or 0.0))
+        wanted = max(star.penalty, common)
+        penalty = wanted / (mean * math.sqrt(max(1 - c * c, _LEAST_GAP)))
     else:
         penalty = method.penalty
     # A gradient step on the whole sub-problem has to suit the node with most neighbours.

@@ -9,7 +9,7 @@ from accord.files import write_whole
 _PLACED = 2000
 """The most nodes that are given places; more want positions."""
 
-_SHOWN = (0, 1, 2, 5, 10, 20, 50, 100)
+_SHOWN = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
 def layout(network) -> np.ndarray:
@@ -60,11 +60,12 @@ def _draw(axes, network, places, values, limits):
     )
     size = float(np.clip(3000 / n, 4, 90))
     low, high = limits or (None, None)
-    colours = "#2d4bff" if values is None else np.asarray(values, float).reshape(n)
-    marks = axes.scatter(
-        *places.T, s=size, c=colours, vmin=low, vmax=high, cmap="viridis", edgecolors="#1d2129",
-        linewidths=0.4 if n < 300 else 0.1, zorder=2,
-    )  # fmt: skip
+    look = {"color": "#2d4bff"}
+    if values is not None:
+        shades = np.asarray(values, float).reshape(n)
+        look = {"c": shades, "vmin": low, "vmax": high, "cmap": "viridis"}
+    thin = 0.4 if n < 300 else 0.1
+    marks = axes.scatter(*places.T, s=size, edgecolors="#1d2129", linewidths=thin, zorder=2, **look)
     spans = np.ptp(places, axis=0)
     flat = spans.min() < 1e-9 * spans.max()
     axes.set_aspect("auto" if flat else "equal")
@@ -76,9 +77,8 @@ def _draw(axes, network, places, values, limits):
 def snapshots(run, path=None, coordinate: int = 0, rounds=None) -> bytes:
     """Small multiples of the nodes' values over the rounds, as a PNG; written to ``path`` if it is given.
 
-    ``run`` was made with ``record=("x",)``. Of models with several numbers the one at ``coordinate`` is shown.
-    ``rounds`` are those to show (0: the start, each node's value after the first local solve aside); by
-    default a few, ever further apart.
+    ``run`` was made with ``record=("x",)``. Of models with several numbers that at ``coordinate`` is shown.
+    ``rounds`` are those to show; by default a few, ever further apart.
     """
     xs, counted = _recorded(run, coordinate)
     wanted = _SHOWN if rounds is None else rounds

@@ -75,7 +75,8 @@ def _check_kinds(method, network, problem) -> None:
         )
     if not hasattr(method, "on_edges"):
         raise TypeError(
-            f"algorithm: got {type(method).__name__}; accepted are those of accord.graph: {', '.join(METHODS)}"
+            f"algorithm: got {type(method).__name__}; accepted are those of accord.graph: "
+            f"{', '.join(METHODS)}"
         )
     if not isinstance(network, Network):
         raise TypeError(f"network: expected accord.graph.Network, got {type(network).__name__}")

@@ -191,6 +191,16 @@ class Network:
         known = [(1.0, root)] if self._sides is None else [(1.0, root), (-1.0, self._sides * root)]
         return float(abs(_eigenvalues(normalised, known, 1e-3)).max())
 
+    @functools.cached_property
+    def mixing_spectrum(self) -> tuple[float, float]:
+        """(least, second largest) eigenvalue of W, the matrix of Metropolis weights."""
+        from scipy.sparse import csr_array, diags_array
+
+        across, own = self.metropolis_weights()
+        W = csr_array((across, self.target, self.offsets), shape=(self._count,) * 2)
+        values = _eigenvalues(W + diags_array(own), [(1.0, np.ones(self._count))], 1e-3)
+        return float(values.min()), float(values.max())
+
     def metropolis_weights(self) -> tuple[np.ndarray, np.ndarray]:
         """(w_ij of every directed edge, w_ii of every node): W is symmetric, its rows sum to one.
 

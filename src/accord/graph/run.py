@@ -160,7 +160,7 @@ def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
     return NetworkRun(
         x=_trimmed(machine.models(driven.state), job.problem),
         xs=driven.models,
-        status=_status(driven.code, columns, int(driven.state.round), job, tolerance),
+        status=_status(driven.code, columns, start["objective"], spread, job, tolerance),
         history=_history(columns, job),
         start=start,
         algorithm=job.method,
@@ -197,8 +197,9 @@ def _history(columns, job) -> History:
     return History(columns, COLUMNS)
 
 
-def _status(code, columns, done, job, tolerance) -> Status:
+def _status(code, columns, first, spread, job, tolerance) -> Status:
     last = {name: column[-1] for name, column in columns.items()}
+    done = int(last["round"])
     apart = "consensus" if "consensus" in last else "residual"
     told = f"{apart.replace('consensus', 'consensus error')} {last[apart]:.1e}"
     if "dual_residual" in last:
@@ -211,6 +212,9 @@ def _status(code, columns, done, job, tolerance) -> Status:
     if code in (DIVERGED, NOT_FINITE):
         name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
         return Status(name, f"in round {done}: {told}; {_cause(job)}")
+    if last["objective"] > first + abs(first) + len(job.network) * spread:
+        grown = f"sum_i f_i grew from {first:.3g} to {last['objective']:.3g}"
+        return Status(status.DIVERGED, f"after {done} rounds {grown}; {_cause(job)}")
     return Status(status.BUDGET_SPENT, f"{done} rounds are done: {told}.{_note(job)}")
 
 

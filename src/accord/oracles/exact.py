@@ -121,25 +121,20 @@ def _newton(oracle, objective, start, dual, centre, penalty):
 
 
 def _conjugate_gradients(product, b, relative):
-    """(x, products used): product(x) = b to a residual of ``relative`` ||b||.
-
-    Where the iterations run out first, x is the one with the least residual, so that it still is progress.
-    """
+    """(x, products used): product(x) = b to a residual of ``relative`` ||b||."""
 
     def unfinished(carry):
-        _, _, _, squared, k, _, _ = carry
+        _, _, _, squared, k = carry
         return (squared > (relative**2) * (b @ b)) & (k < 4 * b.size + 20)
 
     def one(carry):
-        x, residual, p, squared, k, best, least = carry
+        x, residual, p, squared, k = carry
         image = product(p)
         length = squared / (p @ image)
         x, residual = x + length * p, residual - length * image
         new = residual @ residual
-        best, least = jnp.where(new < least, x, best), jnp.minimum(new, least)
-        return x, residual, residual + (new / squared) * p, new, k + 1, best, least
+        return x, residual, residual + (new / squared) * p, new, k + 1
 
-    zero, all_of_it = jnp.zeros_like(b), b @ b
-    carry = zero, b, b, all_of_it, 0, zero, all_of_it
-    *_, k, best, _ = lax.while_loop(unfinished, one, carry)
-    return best, k.astype(b.dtype)
+    carry = jnp.zeros_like(b), b, b, b @ b, 0
+    x, _, _, _, k = lax.while_loop(unfinished, one, carry)
+    return x, k.astype(b.dtype)

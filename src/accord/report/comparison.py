@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree_util
 
+from accord import graph
 from accord.core import checks
-from accord.engines import Stop, run
+from accord.engines import run
 from accord.files import write_whole
 from accord.report.labels import labels, spelled
 from accord.report.scores import Score, check_test, kind_of_score, score
@@ -91,11 +92,9 @@ def compare(
     rounds: int = 200,
     seed: int = 0,
     *,
+    network=None,
     test=None,
     names: Sequence[str] | None = None,
-    participation=1.0,
-    every: int = 1,
-    stop: Stop | None = None,
     progress: Callable[[str, dict], None] | None = None,
     targets: Sequence[float] = TARGETS,
     **options,
@@ -109,14 +108,17 @@ def compare(
     ``algorithms`` are instances, or a dictionary from names to instances; ``names`` replaces the
     automatic names. ``test`` are held-out rows of the same clients (``accord.Clients``).
     ``targets`` are the relative gaps whose cost the table tells. ``progress(name, row)`` is called
-    when a method starts, with an empty row, and then with its latest row. ``rounds``, ``seed``,
-    ``participation``, ``every``, ``stop`` and further ``options`` are those of ``accord.run``.
+    when a method starts, with an empty row, and then with its latest row. ``rounds``, ``seed``
+    and further ``options`` are those of ``accord.run``; with a
+    ``network`` the algorithms are those of ``accord.graph``, and options those of ``accord.graph.run``.
 
     A method that the problem refuses is told as such in its row. Raises ``ValueError`` where every
     method is refused.
     """
-    given, algorithms = _named(algorithms, names)
+    given, algorithms = _named(algorithms, names, network is None)
     targets = _checked_targets(targets)
+    if network is not None and test is not None:
+        raise ValueError("test: held-out rows are scored without a network only; leave one out")
     if test is not None:
         check_test(problem, test)
     entries = []
@@ -126,10 +128,10 @@ def compare(
         began = time.perf_counter()
         outcome: dict[str, Any] = {}
         try:
-            outcome["run"] = run(
-                algorithm, problem, rounds, seed, participation, every=every, stop=stop,
-                progress=progress and functools.partial(progress, name), **options,
-            )  # fmt: skip
+            told = progress and functools.partial(progress, name)
+            where = (problem,) if network is None else (network, problem)
+            once: Callable = run if network is None else graph.run
+            outcome["run"] = once(algorithm, *where, rounds, seed, progress=told, **options)
         except ValueError as error:
             outcome["refusal"] = str(error)
         except Exception as error:
@@ -138,12 +140,23 @@ def compare(
         entries.append(Entry(name, algorithm, **outcome, seconds=time.perf_counter() - began))
     refusals = {e.refusal: e.name for e in entries if e.refusal}
     if all(e.refusal for e in entries):
-        told = [s if len(refusals) == 1 else f"{name}: {s}" for s, name in refusals.items()]
-        raise ValueError("; ".join(told))
-    return Comparison(problem, entries, rounds, seed, participation, test, targets)
+        reasons = [s if len(refusals) == 1 else f"{name}: {s}" for s, name in refusals.items()]
+        raise ValueError("; ".join(reasons))
+    participation = options.get("participation", 1.0)
+    parts = problem, entries, rounds, seed, participation, test, targets
+    if network is None:
+        return Comparison(*parts)
+    from accord.report.networks import NetworkComparison
+
+    conditions = {
+        name.replace("_", " "): str(options[name])
+        for name in ("activation", "loss_probability", "communication", "outages", "weights")
+        if name in options
+    }
+    return NetworkComparison(network, conditions, *parts)
 
 
-def _named(algorithms, names) -> tuple[list[str], list]:
+def _named(algorithms, names, on_star: bool) -> tuple[list[str], list]:
     if isinstance(algorithms, Mapping):
         if names is not None:
             raise ValueError("names: the dictionary names its algorithms already; leave names out")
@@ -156,7 +169,7 @@ def _named(algorithms, names) -> tuple[list[str], list]:
     algorithms = list(algorithms)
     if not algorithms:
         raise ValueError("algorithms: the list is empty; give at least one, as accord.GPDMM()")
-    for algorithm in algorithms:
+    for algorithm in algorithms if on_star else ():
         checks.check_algorithm(algorithm)
     names = labels(algorithms) if names is None else [str(n) for n in names]
     if len(names) != len(algorithms) or len(set(names)) != len(names):
