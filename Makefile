@@ -35,6 +35,8 @@ bench: $(VENV)/developer
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/network.py memory
 
 # Flips signs and drops factors in algorithms, oracles and messages; the tests must notice every one.
 mutants: $(VENV)/developer

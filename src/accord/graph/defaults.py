@@ -15,8 +15,9 @@ def resolve(method, problem, network, pulls=None):
 
     - PDMM's ``oracle`` and ``relaxation`` as on the star. ``penalty``: a node's proximal term has the weight
       rho * degree, and rho = P / (mean degree * sqrt(1 - c^2)) with P the star's penalty, but at least
-      sqrt(L mu) with F's own mu, and c the network's ``mixing_rate``. For averaging on a regular network
-      this is the fastest rho: the error falls by c / (1 + sqrt(1 - c^2)) a round. With constraints the eigenvalues of sum_j B' B (``pulls``) stand in
+      sqrt(L mu) with F's own mu, and c the network's ``mixing_rate``. For averaging on a regular
+      network this is the fastest rho: the error falls by c / (1 + sqrt(1 - c^2)) a round. With
+      constraints the eigenvalues of sum_j B' B (``pulls``) stand in
       for the degrees.
     - ``step_size``: (1 + w)/(2 L) for DGD and EXTRA, half their bounds, with w the least eigenvalue of W; for
       gradient tracking min((1 + w)^2/4, 1 - v)/L, with v the largest |eigenvalue| of W but 1.
