@@ -15,6 +15,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
+@pytest.fixture
+def double_precision():
+    """JAX in float64, for tests that call into the library below its own switches."""
+    with jax.enable_x64(True):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def room_for_compiled_programs():
     """Linux grants a process 65,530 memory maps; thousands of small programs use them up."""

@@ -74,7 +74,7 @@ def test_compare_writes_what_it_says(table, tmp_path):
     rows = {row["method"]: row for row in polars.read_csv(csv).to_dicts()}
     assert list(rows) == ["GPDMM", "ADMM", "FedAvg", "Scaffnew"]
     assert rows["Scaffnew"]["status"] == "refused"
-    train, test = cli._held_out(accord.data.read_table(table, "outcome", "hospital"), 5)
+    train, test = cli.compare._held_out(accord.data.read_table(table, "outcome", "hospital"), 5)
     assert train.sizes.tolist() == [24] * 3 and test.sizes.tolist() == [6] * 3
     problem = accord.problems.logistic(train, l2=0.05, intercept=True)
     run = accord.run(accord.GPDMM(local_steps=3), problem, 40, seed=5, participation=0.5)
@@ -99,7 +99,7 @@ def test_without_held_out_rows(table, tmp_path):
 
 
 def test_the_default_methods_are_read():
-    methods = cli.parse_methods(cli.METHODS)
+    methods = cli.parse_methods(cli.compare.METHODS)
     assert len(methods) == 15 and methods[8] == accord.FedPD(skip_probability=0.3)
     assert methods[11:13] == [accord.InexactFedSplit(start=s) for s in ("primal", "dual")]
     given = cli.parse_methods("SCAFFOLD:local_steps=4:batch_size=None, PDMM:oracle=Linearised")

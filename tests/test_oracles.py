@@ -13,10 +13,7 @@ from accord.oracles.exact import _conjugate_gradients
 PENALTY = 0.7
 
 
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 @pytest.fixture(scope="module")

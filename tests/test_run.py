@@ -10,7 +10,7 @@ import pytest
 
 import accord
 from accord import conformance
-from accord.engines import StageError, Star, make_job, star
+from accord.engines import StageError, Star, loop, make_job, star
 from accord.engines.history import COLUMNS
 
 
@@ -341,7 +341,7 @@ def test_no_reference_for_a_problem_not_known_to_be_convex(clients):
 
 
 def test_many_programs_do_not_pile_up(problem, monkeypatch):
-    monkeypatch.setattr(star, "_MOST_PROGRAMS", 3)
+    monkeypatch.setattr(loop, "_MOST_PROGRAMS", 3)
     for width in range(1, 7):
         rng = np.random.default_rng(width)
         pairs = [(rng.standard_normal((4, width)), rng.standard_normal(4)) for _ in range(2)]

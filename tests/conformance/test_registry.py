@@ -32,7 +32,7 @@ NOT_EXACT = {
 
 def test_who_is_exact():
     """Only the four methods of the theory, and minibatch noise, keep a method from the optimum."""
-    problem = conformance._problem()
+    problem = conformance.common_problem()
     declared = {
         name
         for name, algorithm in VARIANTS.items()

@@ -24,7 +24,7 @@ FAMILY = {
 
 @pytest.fixture(scope="module")
 def problem():
-    return conformance._problem()
+    return conformance.common_problem()
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])

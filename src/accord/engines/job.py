@@ -11,6 +11,7 @@ from accord.core import checks, complete, parameters
 from accord.theory import resolve
 
 CLIENT_STATES = ("client", "server")
+_AUTOMATIC_REFERENCE = 2e7
 
 
 class Job(NamedTuple):
@@ -60,9 +61,7 @@ def _make_job(algorithm, problem, seed, participation, x0, client_state, dtype) 
         )
     if client_state not in CLIENT_STATES:
         raise ValueError(f'client_state: got {client_state!r}; accepted are "client" and "server"')
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not whole or not 0 <= seed < 2**63:
-        raise ValueError(f"seed: got {seed!r}; accepted is a whole number from 0 to 2^63 - 1")
+    check_whole("seed", seed, 0, 63)
     heard, schedule = _participation(participation, len(problem))
     algorithm = resolve(algorithm, problem, absence=_absence(heard, schedule, len(problem)))
     # Numbers as Python's own: a NumPy scalar would decide the dtype of the whole run.
@@ -79,6 +78,32 @@ def _make_job(algorithm, problem, seed, participation, x0, client_state, dtype) 
     )
     checks.check_fit(algorithm, problem, job.partial)
     return job._replace(x0=checked_start(x0, problem, job.dtype))
+
+
+def check_whole(name: str, value, least: int, bits: int) -> None:
+    """Raises ``ValueError`` for anything but a whole number from ``least`` to 2^bits - 1."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not least <= value < 2**bits:
+        raise ValueError(
+            f"{name}: got {value!r}; accepted is a whole number from {least} to 2^{bits} - 1"
+        )
+
+
+def check_record(record) -> bool:
+    """Whether models are recorded; raises ``ValueError`` for something else to be recorded."""
+    names = {record} if isinstance(record, str) else set(record)
+    if names - {"x"}:
+        raise ValueError(
+            f'record: got {record!r}; accepted is ("x",), the models of recorded rounds'
+        )
+    return bool(names)
+
+
+def reference_is_cheap(problem) -> bool:
+    """Whether the optimum is measured without being asked for: a convex problem of a moderate size."""
+    size = problem.clients.rows * sum(np.size(a) for a in jax.tree.leaves(problem.initial()))
+    ready = "_reference" in problem.__dict__
+    return bool(problem.convex) and (size <= _AUTOMATIC_REFERENCE or ready)
 
 
 def _participation(participation, clients: int):

@@ -73,6 +73,28 @@ def record_rounds(
     return jax.lax.while_loop(unfinished, step, carry)
 
 
+def same_dtypes(new, old):
+    """The new state in the old one's dtypes, so that a loop can carry it."""
+    return jax.tree.map(lambda a, b: jnp.asarray(a).astype(b.dtype), new, old)
+
+
+def unpacked(record: Record) -> tuple[dict[str, np.ndarray], Any]:
+    """(rows, models) that a chunk recorded, as NumPy arrays."""
+    used = int(record.used)
+    rows = {name: np.asarray(column)[:used] for name, column in record.rows.items()}
+    return rows, jax.tree.map(lambda m: np.asarray(m)[:used], record.models)
+
+
+_MOST_PROGRAMS = 128
+"""Each compiled program holds some 150 of the 65,530 memory maps that Linux grants a process."""
+
+
+def make_room(advance) -> None:
+    """Forgets a compiled function's programs when there are very many, which would end the process."""
+    if advance._cache_size() >= _MOST_PROGRAMS:
+        advance.clear_cache()
+
+
 class Driven(NamedTuple):
     """A run's outcome: the last ``state``, recorded ``columns`` and ``models``, the judge's ``code``."""
 

@@ -11,7 +11,7 @@ from accord import tree
 from accord.core import Status, status
 from accord.engines.debug import Debug
 from accord.engines.history import History
-from accord.engines.job import make_job
+from accord.engines.job import check_record, check_whole, make_job, reference_is_cheap
 from accord.engines.loop import drive
 from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, Yardstick
 from accord.engines.star import Star
@@ -25,7 +25,6 @@ from accord.theory import (
 )
 
 ENGINES = {"star": Star, "debug": Debug}
-_AUTOMATIC_REFERENCE = 2e7
 _EXPLOSION = 1e6
 
 
@@ -90,24 +89,16 @@ def run(
 
     Raises ``ValueError`` or ``TypeError`` before the first round where an argument is wrong.
     """
-    for name, value in (("rounds", rounds), ("every", every)):
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not whole or not 1 <= value < 2**31:
-            raise ValueError(
-                f"{name}: got {value!r}; accepted is a whole number from 1 to 2^31 - 1"
-            )
-    record = (record,) if isinstance(record, str) else tuple(record)
-    if set(record) - {"x"}:
-        raise ValueError(
-            f'record: got {record}; accepted is ("x",), the model of every recorded round'
-        )
+    check_whole("rounds", rounds, 1, 31)
+    check_whole("every", every, 1, 31)
+    keep = check_record(record)
     if engine not in ENGINES:
         raise ValueError(f"engine: got {engine!r}; accepted are {', '.join(ENGINES)}")
     if stop is not None and not isinstance(stop, Stop):
         raise TypeError(f"stop: got {type(stop).__name__}; expected accord.Stop(gradient_norm=...)")
     job = make_job(algorithm, problem, seed, participation, x0, client_state, dtype)
     with jax.enable_x64(True):
-        return _run(job, rounds, "x" in record, every, stop, ENGINES[engine], reference, progress)
+        return _run(job, rounds, keep, every, stop, ENGINES[engine], reference, progress)
 
 
 def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
@@ -141,9 +132,7 @@ def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
 def _reference(problem, wanted, stop):
     needed = wanted or (stop is not None and stop.gap is not None)
     if wanted is None and not needed:
-        size = problem.clients.rows * sum(np.size(a) for a in jax.tree.leaves(problem.initial()))
-        ready = "_reference" in problem.__dict__
-        if not problem.convex or (size > _AUTOMATIC_REFERENCE and not ready):
+        if not reference_is_cheap(problem):
             return None
         try:
             return problem.reference()

@@ -13,7 +13,7 @@ import numpy as np
 
 from accord.core import checks, keys, messages, parameters
 from accord.engines.job import Job
-from accord.engines.loop import record_rounds
+from accord.engines.loop import make_room, record_rounds, same_dtypes, unpacked
 from accord.engines.measures import (
     Yardstick,
     consensus_measures,
@@ -116,12 +116,7 @@ def one_round(plan: Plan, setup: Setup, state: State) -> tuple[State, Seen]:
         / plan.clients,
         state.heard + sum(jnp.sum(m) for m in masks),
     )
-    return _like(new_state, state), Seen([i.get("x") for i in infos], masks)
-
-
-def _like(new, old):
-    """The new state in the old one's dtypes, so that a loop can carry it."""
-    return jax.tree.map(lambda a, b: jnp.asarray(a).astype(b.dtype), new, old)
+    return same_dtypes(new_state, state), Seen([i.get("x") for i in infos], masks)
 
 
 _one_round = jax.jit(one_round, static_argnums=0)
@@ -151,19 +146,9 @@ def _advance(plan, capacity, keep_models, setup, state, yardstick, every, end, l
     )  # fmt: skip
 
 
-_MOST_PROGRAMS = 128
-"""Each compiled program holds some 150 of the 65,530 memory maps that Linux grants a process."""
-
-
 def compiled_programs() -> int:
     """How many compiled programs the engine holds in this process."""
     return cast(Any, _advance)._cache_size()
-
-
-def _make_room() -> None:
-    """Forgets all compiled programs when there are very many, which would end the process."""
-    if compiled_programs() >= _MOST_PROGRAMS:
-        cast(Any, _advance).clear_cache()
 
 
 class Star:
@@ -277,15 +262,12 @@ class Star:
 
         The state that is given is used up.
         """
-        _make_room()
+        make_room(_advance)
         with jax.enable_x64(True):
             state, record, code = _advance(
                 self.plan, capacity, keep_models, self.setup, state, yardstick, every, end, last
             )
-            used = int(record.used)
-            rows = {name: np.asarray(column)[:used] for name, column in record.rows.items()}
-            models = jax.tree.map(lambda m: np.asarray(m)[:used], record.models)
-            return state, rows, models, int(code)
+            return state, *unpacked(record), int(code)
 
 
 _model_measures = jax.jit(model_measures)

@@ -24,40 +24,43 @@ many terms, or from so many nodes on."""
 
 
 class Neighbours(NamedTuple):
-    """Neighbour lists for one product with the adjacency matrix.
+    """Neighbour lists, for one pass over all edges without arrays of the edges' ends.
 
     ``blocks``: (k, nodes of degree k) for the degrees whose sums are written out; ``hubs``: the edges (source
-    among the hubs, target) of all other nodes; ``count`` (hubs,): only its length counts; ``place`` (nodes,).
+    among the hubs, target) of all other nodes; ``members``: the nodes of each block, then the hubs;
+    ``place`` (nodes,) brings blocks into the nodes' order, () where they are in it.
     """
 
     blocks: tuple[Any, ...]
     hubs: tuple[Any, Any]
-    count: Any
+    members: tuple[Any, ...]
     place: Any
 
 
 def neighbours(network) -> Neighbours:
     """The neighbour lists of a network."""
     degrees, offsets = network.degrees, network.offsets[:-1]
-    blocks, order = [], []
     kinds = np.unique(degrees[degrees <= _UNROLLED])
     if kinds.sum() > _FEW_TERMS and len(network) < _MANY_NODES:
         kinds = kinds[:0]
-    written = np.isin(degrees, kinds)
-    for k in kinds:
-        members = np.flatnonzero(degrees == k)
-        blocks.append(network.target[offsets[members] + np.arange(k, dtype=np.int32)[:, None]])
-        order.append(members)
-    hubs = np.flatnonzero(~written)
-    edges = ~written[network.source] if len(hubs) else np.zeros(0, int)
-    number = np.zeros(len(network) if len(hubs) else 0, np.int32)
-    number[hubs] = np.arange(len(hubs))
-    lists = number[network.source[edges]], network.target[edges]
+    members = [np.flatnonzero(degrees == k).astype(np.int32) for k in kinds]
+    blocks = tuple(
+        jnp.asarray(network.target[offsets[own] + np.arange(k, dtype=np.int32)[:, None]])
+        for k, own in zip(kinds, members, strict=True)
+    )
+    hubs = np.flatnonzero(~np.isin(degrees, kinds)).astype(np.int32)
+    source = np.repeat(np.arange(len(hubs), dtype=np.int32), degrees[hubs])
+    target = np.concatenate([network.neighbours(i) for i in hubs]) if len(hubs) else source
+    order = np.concatenate([*members, hubs])
     place = np.empty(len(network), np.int32)
-    place[np.concatenate([*order, hubs])] = np.arange(len(network), dtype=np.int32)
-    # A regular network needs no reordering.
-    kept = () if (place[1:] > place[:-1]).all() else place
-    return jax.tree.map(jnp.asarray, Neighbours(tuple(blocks), lists, np.zeros(len(hubs)), kept))
+    place[order] = np.arange(len(network), dtype=np.int32)
+    kept = () if (place[1:] > place[:-1]).all() else jnp.asarray(place)
+    return Neighbours(
+        blocks,
+        (jnp.asarray(source), jnp.asarray(target)),
+        tuple(jnp.asarray(m) for m in (*members, hubs)),
+        kept,
+    )
 
 
 def neighbour_sum(lists: Neighbours, x):
@@ -66,11 +69,25 @@ def neighbour_sum(lists: Neighbours, x):
     for block in lists.blocks:
         rows = [x.at[index].get(mode="promise_in_bounds") for index in block]
         parts.append(sum(rows[1:], rows[0]) if rows else jnp.zeros((block.shape[1], *x.shape[1:])))
-    if len(lists.count):
-        source, target = lists.hubs
-        parts.append(_edge_sum(x[target], source, len(lists.count)))
+    source, target = lists.hubs
+    hubs = len(lists.members[-1])
+    if hubs:
+        parts.append(_edge_sum(x[target], source, hubs))
     total = jnp.concatenate(parts) if len(parts) > 1 else parts[0]
     return total if isinstance(lists.place, tuple) else total[lists.place]
+
+
+def largest_pair(lists: Neighbours, s):
+    """max |s_i + s_j| over the edges and entries, for one leaf (nodes, ...)."""
+    largest = jnp.zeros((), s.dtype)
+    for block, own in zip(lists.blocks, lists.members[:-1], strict=True):
+        mine = s[own]
+        for index in block:
+            largest = jnp.maximum(largest, abs(mine + s[index]).max())
+    source, target = lists.hubs
+    if len(lists.members[-1]):
+        largest = jnp.maximum(largest, abs(s[lists.members[-1]][source] + s[target]).max())
+    return largest
 
 
 def _edge_sum(values, source, nodes: int):
@@ -163,16 +180,19 @@ class Linear(NamedTuple):
         return _edge_sum(pulled, self.edges.source[:count], len(self.weights))
 
 
+def degrees_of(network) -> Edges:
+    """The nodes' degrees alone, where nothing is held on edges."""
+    return Edges(None, None, None, None, jnp.asarray(network.degrees))
+
+
 def edges_of(network, padding: int = 0) -> Edges:
     """The directed edges of a network."""
-    pad = lambda a: jnp.asarray(np.pad(a, (0, padding)))  # noqa: E731
-    return Edges(
-        pad(network.source),
-        pad(network.target),
-        pad(network.reverse),
-        jnp.asarray(network.offsets),
-        jnp.asarray(network.degrees),
+    source, target, reverse = (
+        jnp.asarray(np.pad(ends, (0, padding)) if padding else ends)
+        for ends in (network.source, network.target, network.reverse)
     )
+    offsets, degrees = jnp.asarray(network.offsets), jnp.asarray(network.degrees)
+    return Edges(source, target, reverse, offsets, degrees)
 
 
 def rotation(network, arrays) -> tuple[np.ndarray, np.ndarray]:

@@ -46,7 +46,7 @@ def draw(network, values=None, path=None, axes=None, *, label=None, limits=None,
     if values is not None and figure is not None:
         figure.colorbar(marks, ax=axes, label=label or "", shrink=0.8)
     if path is not None:
-        write_whole(Path(path), _png(axes.figure))
+        write_whole(Path(path), png(axes.figure))
     return axes
 
 
@@ -105,18 +105,10 @@ def traces(run, path=None, coordinate: int = 0) -> bytes:
     xs, counted = _recorded(run, coordinate)
     figure = _figure((7.2, 3.6))
     axes = figure.subplots()
-    axes.plot(
-        counted,
-        xs,
-        color="#2d4bff",
-        linewidth=0.7,
-        alpha=max(0.12, min(0.8, 12 / len(run.network))),
-    )
-    if (
-        run.reference is not None
-        and np.ptp(run.reference.x.reshape(len(xs[0]), -1), 0).max() < 1e-12
-    ):
-        best = run.reference.x.reshape(len(xs[0]), -1)[0, coordinate]
+    faint = max(0.12, min(0.8, 12 / len(run.network)))
+    axes.plot(counted, xs, color="#2d4bff", linewidth=0.7, alpha=faint)
+    if run.reference is not None and run.network.constraints is None:
+        best = run.reference.x.reshape(len(run.network), -1)[0, coordinate]
         axes.axhline(best, color="#d21e00", linewidth=1, linestyle=(0, (6, 3)), label="optimum")
         axes.legend(frameon=False, fontsize=8.5)
     axes.set_xlabel("rounds")
@@ -150,7 +142,8 @@ def _figure(size):
     return figure
 
 
-def _png(figure) -> bytes:
+def png(figure) -> bytes:
+    """A matplotlib figure as the bytes of a PNG file."""
     import io
 
     buffer = io.BytesIO()
@@ -159,7 +152,7 @@ def _png(figure) -> bytes:
 
 
 def _kept(figure, path) -> bytes:
-    picture = _png(figure)
+    picture = png(figure)
     if path is not None:
         write_whole(Path(path), picture)
     return picture

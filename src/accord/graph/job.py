@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from accord.engines.job import checked_start
+from accord.engines.job import checked_start, reference_is_cheap
 from accord.graph import activation as waking
 from accord.graph import coupling
 from accord.graph.defaults import resolve
@@ -185,17 +185,13 @@ def _check_needs(method, problem) -> None:
         )
 
 
-_AUTOMATIC_REFERENCE = 2e7
-
-
 def _reference(problem, network, arrays, wanted):
     if wanted is False:
         return None
     try:
         if arrays is not None:
             return kkt_reference(problem, network, arrays)
-        size = problem.clients.rows * sum(np.size(a) for a in jax.tree.leaves(problem.initial()))
-        if wanted is None and (not problem.convex or size > _AUTOMATIC_REFERENCE):
+        if wanted is None and not reference_is_cheap(problem):
             return None
         return consensus_reference(problem)
     except ValueError:

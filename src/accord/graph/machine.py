@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord.core import keys, parameters
-from accord.engines.loop import record_rounds
+from accord.engines.loop import make_room, record_rounds, same_dtypes, unpacked
 from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING
 from accord.graph import coupling
 from accord.graph.job import GraphJob
 from accord.graph.reference import node_factors
 from accord.graph.rotated import rotated
-from accord.graph.rounds import ROUNDS, Plan, Setup, State, gradients_of, incoming, measures
+from accord.graph.rounds import ROUNDS, Plan, Setup, State, gradients_of, measures
 from accord.objectives import Quadratic, factored
 from accord.oracles import Exact
 
@@ -39,7 +39,7 @@ def _judge(row, scale: Scale):
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def _advance(plan, capacity, keep, setup, state, scale, basis, every, end, last):
     def one_round(state):
-        return _like(ROUNDS[plan.form](plan, setup, state), state), ()
+        return same_dtypes(ROUNDS[plan.form](plan, setup, state), state), ()
 
     return record_rounds(
         one_round,
@@ -50,17 +50,12 @@ def _advance(plan, capacity, keep, setup, state, scale, basis, every, end, last)
     )  # fmt: skip
 
 
-def _like(new, old):
-    return jax.tree.map(lambda a, b: jnp.asarray(a).astype(b.dtype), new, old)
-
-
 def _models(x, basis):
     """The nodes' models in their own variables."""
     return x if isinstance(basis, tuple) else jnp.einsum("ndk,nk->nd", basis, x)
 
 
 _measures = partial(jax.jit, static_argnums=0)(measures)
-_incoming = partial(jax.jit, static_argnums=0)(incoming)
 
 
 class Machine:
@@ -85,7 +80,8 @@ class Machine:
         # Per node: rotated variables, where constraints ask for them.
         if consensus:
             self._basis: Any = ()
-            pair = coupling.Consensus(coupling.edges_of(network, padding))
+            ends = coupling.degrees_of(network) if form == "node" else None
+            pair = coupling.Consensus(ends or coupling.edges_of(network, padding))
         else:
             weights, basis = coupling.rotation(network, job.arrays)
             self._basis = jnp.asarray(basis, job.dtype)
@@ -193,8 +189,9 @@ class Machine:
         else:
             memory = jax.vmap(job.method.init_node)(x)
             edges = self._first_edges(x)
-        count = len(setup.coupling.edges.source)
-        bad = jnp.zeros(count, bool) if plan.losses == "bursty" else ()
+        bad: Any = ()
+        if plan.losses == "bursty":
+            bad = jnp.zeros(len(setup.coupling.edges.source), bool)
         sent = jnp.zeros(plan.nodes, bool) if plan.form == "edge" else ()
         whole = jnp.asarray(0, "int64")
         state = State(x, edges, sent, bad, memory, whole, whole, whole, whole, whole, 0.0, 0.0)
@@ -213,14 +210,12 @@ class Machine:
 
     def advance(self, state, scale, every, end, last, capacity, keep):
         """Rounds up to ``end``, as the star engine's: (state, rows, models, code)."""
+        make_room(_advance)
         with jax.enable_x64(True):
             state, record, code = _advance(
                 self.plan, capacity, keep, self.setup, state, scale, self._basis, every, end, last
             )
-            used = int(record.used)
-            rows = {name: np.asarray(column)[:used] for name, column in record.rows.items()}
-            models = jax.tree.map(lambda m: np.asarray(m)[:used], record.models)
-            return state, rows, models, int(code)
+            return state, *unpacked(record), int(code)
 
     def measure(self, state, optimum) -> dict[str, float]:
         """The measures of a state."""
@@ -242,8 +237,13 @@ class Machine:
 
     def duals(self, state) -> Any:
         """lambda_{i|j} = rho (z_{i|j} - B_{i|j} x_i) of every directed edge (2E, ...)."""
+        network, rho = self.job.network, self.job.method.penalty
+        if self.plan.form == "node":
+            i, j = network.source, network.target
+            p, q, x = (jax.tree.map(np.asarray, part) for part in (*state.edges, state.x))
+            return jax.tree.map(lambda p, q, x: rho * (p[j] - (q + x)[i]), p, q, x)
         with jax.enable_x64(True):
-            z = _incoming(self.plan, self.setup, state)
-            image = self.setup.coupling.image(state.x)
-            rho = self.job.method.penalty
-            return jax.tree.map(lambda a, u: np.asarray(rho * (a - u[: len(a)])), z, image)
+            edges, image = self.plan.edges, self.setup.coupling.image(state.x)
+            return jax.tree.map(
+                lambda z, u: np.asarray(rho * (z[:edges] - u[:edges])), state.edges, image
+            )

@@ -17,7 +17,7 @@ from jax import lax
 from accord import tree
 from accord.core import keys, messages, parameters
 from accord.graph import activation
-from accord.graph.coupling import neighbour_sum
+from accord.graph.coupling import largest_pair, neighbour_sum
 
 
 class State(NamedTuple):
@@ -134,19 +134,17 @@ def _counted(plan, setup, state, active, gradients, new):
 def node_round(plan: Plan, setup: Setup, state: State) -> State:
     """All nodes act, nothing is lost, consensus: z_{i|j} = P_j - Q_i, so two vectors a node are enough.
 
-    With R the relaxed update, z_{i|j} <- (1 - theta) z_{i|j} + theta (2 x_j - z_{j|i}) gives
-    P <- (1 - theta) P + theta (Q + 2 x) and Q <- (1 - theta) Q + theta P.
+    The relaxed update z_{i|j} <- (1 - theta) z_{i|j} + theta (2 x_j - z_{j|i}) is that of
+    P <- (1 - theta) P + theta (Q + 2 x) and Q <- (1 - theta) Q + theta P. Both would grow by theta x a
+    round, which cancels in P_j - Q_i but costs digits: theta x_0 is taken off both.
     """
     key = keys.round_key(setup.key, state.round)
     theta = jnp.where(state.round == 0, 0.0, setup.numbers["relaxation"])
     p, q = state.edges
 
     def exchange(p, q, x):
-        t = theta.astype(x.dtype)
-        new_p, new_q = (1 - t) * p + t * (q + 2 * x), (1 - t) * q + t * p
-        # Both drift by theta x a round, which cancels in P_j - Q_i and would cost digits.
-        drift = 0.5 * (new_p[:1] + new_q[:1])
-        return new_p - drift, new_q - drift
+        t, first = theta.astype(x.dtype), x[:1]
+        return (1 - t) * p + t * (q + 2 * x - first), (1 - t) * q + t * (p - first)
 
     pairs = jax.tree.map(exchange, p, q, state.x)
     p, q = tree_pair(state.x, pairs)
@@ -214,9 +212,8 @@ def turn_round(plan: Plan, setup: Setup, state: State) -> State:
     pull = setup.coupling.pull(setup.numbers["penalty"])
     losing = activation.loss_key(key)
     nowhere = plan.edges + slots
-    always: list[
-        int
-    ] = []  # What a solve costs, where that is known before: one thing less to carry.
+    # What a solve costs, where that is known before: one thing less to carry.
+    always: list[int] = []
 
     def act(carry, turn):
         x, z, memory, bad, lost, gradients = carry
@@ -324,7 +321,6 @@ def mixing_round(plan: Plan, setup: Setup, state: State) -> State:
         return jax.tree.map(one, stack)
 
     after = method.step(state.edges, mix, lambda x: gradients_of(setup, x))
-    after = jax.tree.map(lambda a, b: jnp.asarray(a).astype(b.dtype), after, state.edges)
     new = state._replace(x=after.x, edges=after)
     everyone = jnp.ones(plan.nodes, bool)
     return _counted(plan, setup, state, everyone, method.gradients * jnp.ones(plan.nodes), new)
@@ -336,14 +332,6 @@ def gradients_of(setup: Setup, x):
 
 
 ROUNDS = {"node": node_round, "edge": edge_round, "turn": turn_round, "mixing": mixing_round}
-
-
-def incoming(plan: Plan, setup: Setup, state: State):
-    """z_{i|j} of every directed edge, in any form."""
-    if plan.form == "node":
-        edges = setup.coupling.edges
-        return jax.tree.map(lambda p, q: p[edges.target] - q[edges.source], *state.edges)
-    return jax.tree.map(lambda leaf: leaf[: plan.edges], state.edges)
 
 
 def measures(plan: Plan, setup: Setup, state: State, optimum) -> dict[str, Any]:
@@ -372,9 +360,18 @@ def _edge_measures(plan, setup, state, slopes) -> dict[str, Any]:
 
     Stationarity is that of the antisymmetric part of lambda, so that both together are the KKT conditions.
     """
-    rho, reverse = setup.numbers["penalty"], setup.coupling.edges.reverse[: plan.edges]
-    image = jax.tree.map(lambda leaf: leaf[: plan.edges], setup.coupling.image(state.x))
-    dual = jax.tree.map(lambda z, u: rho * (z - u), incoming(plan, setup, state), image)
+    rho = setup.numbers["penalty"]
+    if plan.form == "node":
+        # lambda_{i|j} + lambda_{j|i} = rho (s_i + s_j) with s = P - Q - x: no state on edges is needed.
+        sums = jax.tree.map(lambda p, q, x: p - q - x, *state.edges, state.x)
+        found = [largest_pair(setup.lists, leaf) for leaf in jax.tree.leaves(sums)]
+        return {"dual_residual": rho * jnp.max(jnp.stack(found))}
+    reverse = setup.coupling.edges.reverse[: plan.edges]
+    z, image = (
+        jax.tree.map(lambda leaf: leaf[: plan.edges], stack)
+        for stack in (state.edges, setup.coupling.image(state.x))
+    )
+    dual = jax.tree.map(lambda a, u: rho * (a - u), z, image)
     largest = [abs(leaf + leaf[reverse]).max() for leaf in jax.tree.leaves(dual)]
     row = {"dual_residual": jnp.max(jnp.stack(largest))}
     if not plan.consensus:

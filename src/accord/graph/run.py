@@ -1,5 +1,6 @@
 """``accord.graph.run``: a graph method on a network, from checks to history."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from accord.core import Status, status
 from accord.engines.history import History
+from accord.engines.job import check_record, check_whole
 from accord.engines.loop import drive
 from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE
 from accord.graph.job import make_job
@@ -47,9 +49,9 @@ class NetworkRun:
     ``x``: the nodes' models (nodes, ...), a list of arrays where their dimensions differ; ``xs``: the
     recorded ones (records, nodes, ...) with ``record=("x",)``, else None; ``status``; ``history``: one row
     a recorded round; ``start``: the measures before the first; ``algorithm`` with the parameters chosen;
-    ``duals``: lambda_{i|j} of every directed edge (2E, ...), by ``network.source`` and ``network.target``,
-    None for methods without; ``reference``: the optimum, or None; ``network``, ``problem``, ``seed``;
-    ``seconds`` and ``compile_seconds``; ``state``: the engine's last state.
+    ``reference``: the optimum, or None; ``network``, ``problem``, ``seed``;
+    ``seconds`` and ``compile_seconds``; ``state``: the engine's last state;
+    ``machine``: the engine.
     """
 
     x: Any
@@ -58,7 +60,6 @@ class NetworkRun:
     history: History
     start: dict[str, float]
     algorithm: Any
-    duals: Any
     reference: NetworkReference | None
     network: Network
     problem: Any
@@ -66,6 +67,15 @@ class NetworkRun:
     seconds: float
     compile_seconds: float
     state: Any
+    machine: Machine
+
+    @functools.cached_property
+    def duals(self) -> Any:
+        """lambda_{i|j} of every directed edge (2E, ...), by ``network.source`` and ``network.target``.
+
+        None for methods without duals.
+        """
+        return self.machine.duals(self.state) if self.algorithm.on_edges else None
 
     def __repr__(self) -> str:
         rounds = int(self.state.round)
@@ -115,17 +125,10 @@ def run(
 
     Raises ``ValueError`` or ``TypeError`` before the first round where an argument is wrong.
     """
-    whole = {"rounds": rounds, "every": every}
-    for name, value in whole.items():
-        if not _is_whole(value) or not 1 <= value < 2**31:
-            raise ValueError(
-                f"{name}: got {value!r}; accepted is a whole number from 1 to 2^31 - 1"
-            )
-    if not _is_whole(seed) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed: got {seed!r}; accepted is a whole number from 0 to 2^63 - 1")
-    record = (record,) if isinstance(record, str) else tuple(record)
-    if set(record) - {"x"}:
-        raise ValueError(f'record: got {record}; accepted is ("x",), the models of recorded rounds')
+    check_whole("rounds", rounds, 1, 31)
+    check_whole("every", every, 1, 31)
+    check_whole("seed", seed, 0, 63)
+    keep = check_record(record)
     if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
         raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, or None")
     job = make_job(
@@ -134,11 +137,7 @@ def run(
         reference=reference,
     )  # fmt: skip
     with jax.enable_x64(True):
-        return _run(job, rounds, every, "x" in record, tolerance, progress)
-
-
-def _is_whole(value) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return _run(job, rounds, every, keep, tolerance, progress)
 
 
 def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
@@ -164,7 +163,6 @@ def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
         history=_history(columns, job),
         start=start,
         algorithm=job.method,
-        duals=machine.duals(driven.state) if job.method.on_edges else None,
         reference=job.reference,
         network=job.network,
         problem=job.problem,
@@ -172,6 +170,7 @@ def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
         seconds=driven.seconds,
         compile_seconds=driven.compile_seconds,
         state=driven.state,
+        machine=machine,
     )
 
 

@@ -149,11 +149,17 @@ def compare(
     from accord.report.networks import NetworkComparison
 
     conditions = {
-        name.replace("_", " "): str(options[name])
+        name.replace("_", " "): _told(options[name])
         for name in ("activation", "loss_probability", "communication", "outages", "weights")
         if name in options
     }
     return NetworkComparison(network, conditions, *parts)
+
+
+def _told(option) -> str:
+    """A condition in words: a whole sequence of activations is not spelled out."""
+    sequence = isinstance(option, np.ndarray | list | tuple) and len(option) > 3
+    return f"a sequence of {len(option)}" if sequence else str(option)
 
 
 def _named(algorithms, names, on_star: bool) -> tuple[list[str], list]:

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from accord.graph import Gossip
-from accord.graph.drawing import draw, snapshots, traces
+from accord.graph.drawing import draw, png, snapshots, traces
 from accord.report.comparison import MEGABYTE, Column, Comparison, problem_facts
 from accord.report.style import scientific
 from accord.theory import constants
@@ -123,11 +123,7 @@ class NetworkComparison(Comparison):
             ("nodes", str(len(n))),
             ("edges", f"{len(n.source) // 2:,}"),
             ("degrees", f"{n.degrees.min()} to {n.degrees.max()}"),
-            ("diameter", f"{n.diameter:g}" if small else "not computed"),
-            (
-                "algebraic connectivity",
-                f"{n.algebraic_connectivity:.4g}" if small else "not computed",
-            ),
+            *(_spread(n) if small else ()),
             ("mixing rate", f"{n.mixing_rate:.4f}"),
             *problem_facts(self.problem, constants(self.problem)),
             *self.conditions.items(),
@@ -146,7 +142,7 @@ class NetworkComparison(Comparison):
         """The network, and the first method's values over the rounds where models were kept."""
         if len(self.network) > _DRAWN:
             return []
-        found = [("The network", "Nodes and who talks to whom.", _picture(self.network))]
+        found = [("The network", "Nodes and who talks to whom.", png(draw(self.network).figure))]
         for entry in self.entries:
             run = entry.run
             if run is None or not isinstance(run.xs, np.ndarray):
@@ -169,11 +165,3 @@ def _spread(network) -> list[tuple[str, str]]:
         ("diameter", f"{network.diameter:g}"),
         ("algebraic connectivity", f"{network.algebraic_connectivity:.4g}"),
     ]
-
-
-def _picture(network) -> bytes:
-    import io
-
-    buffer = io.BytesIO()
-    draw(network).figure.savefig(buffer, format="png")
-    return buffer.getvalue()

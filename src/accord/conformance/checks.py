@@ -1,25 +1,19 @@
-"""The conformance suite: what every algorithm of the contract must satisfy, on real runs.
+"""What every algorithm of the contract must satisfy, on real runs: one function a truth.
 
-``check(algorithm)`` runs every check on one algorithm; ``check_file(path)`` does so for each algorithm
-that a Python file defines. The checks judge by closed forms and identities on heterogeneous least
-squares, in float64 unless said otherwise.
+They judge by closed forms and identities on heterogeneous least squares, in float64 unless said
+otherwise. A check returns what it measured, or raises ``BrokenError`` or ``InapplicableError``.
 """
 
 import dataclasses
 import functools
-import importlib.util
-import sys
-import traceback
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from accord import problems
-from accord.core import checks, complete, keys, messages
+from accord.core import keys, messages
+from accord.core.checks import check_algorithm
 from accord.data import Clients
 from accord.engines import Star, make_job, run, star
 from accord.engines.measures import Yardstick
@@ -28,15 +22,6 @@ from accord.theory import resolve
 ROUNDS = 600
 _SIZES = (30, 12, 45, 30)
 _FEATURES = 4
-
-
-class Result(NamedTuple):
-    """One check on one algorithm: ``passed`` is None where the check does not apply."""
-
-    algorithm: str
-    name: str
-    passed: bool | None
-    detail: str
 
 
 class BrokenError(Exception):
@@ -65,7 +50,7 @@ def _arrays():
 
 
 @functools.cache
-def _problem(weights="rows", dtype="float64"):
+def common_problem(weights="rows", dtype="float64"):
     return problems.least_squares(Clients.from_arrays(_arrays()), weights=weights, dtype=dtype)
 
 
@@ -94,16 +79,16 @@ def _is_random(algorithm) -> bool:
 
 def contract(algorithm) -> str:
     """A frozen dataclass with the five functions, whose states keep structure, shapes and dtypes."""
-    checks.check_algorithm(algorithm)
-    Star(make_job(algorithm, _problem()))
+    check_algorithm(algorithm)
+    Star(make_job(algorithm, common_problem()))
     exact = algorithm.exact
     return f"exact: {exact.when}" if exact.reaches else f"not exact; exact with {exact.when}"
 
 
 def optimum(algorithm) -> str:
     """An exact method reaches the solution of the normal equations to 1e-10; another must not."""
-    algorithm = resolve(algorithm, _problem())
-    distance = run(algorithm, _problem(), ROUNDS, every=ROUNDS).history["distance"][-1]
+    algorithm = resolve(algorithm, common_problem())
+    distance = run(algorithm, common_problem(), ROUNDS, every=ROUNDS).history["distance"][-1]
     if algorithm.exact.reaches:
         return _within(distance, 1e-10, "distance to the optimum")
     if not distance > 1e-5:
@@ -113,9 +98,9 @@ def optimum(algorithm) -> str:
 
 def equal_weights(algorithm) -> str:
     """The same with equal weights, whose optimum is another."""
-    algorithm = resolve(algorithm, _problem("equal"))
+    algorithm = resolve(algorithm, common_problem("equal"))
     _need(algorithm.exact.reaches, "it is not exact")
-    distance = run(algorithm, _problem("equal"), ROUNDS, every=ROUNDS).history["distance"][-1]
+    distance = run(algorithm, common_problem("equal"), ROUNDS, every=ROUNDS).history["distance"][-1]
     return _within(distance, 1e-10, "distance to the optimum")
 
 
@@ -126,7 +111,7 @@ def _need(condition, reason: str) -> None:
 
 def fixed_point(algorithm) -> str:
     """At the optimum, with the states that belong to it, further rounds do not move (1e-12)."""
-    algorithm = resolve(algorithm, _problem())
+    algorithm = resolve(algorithm, common_problem())
     _need(algorithm.exact.reaches, "it has no fixed point at the optimum")
     machine, state = _settled(algorithm, ROUNDS)
     before = np.array(state.server.x)
@@ -137,7 +122,7 @@ def fixed_point(algorithm) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _settled(algorithm, rounds):
-    machine = Star(make_job(algorithm, _problem()))
+    machine = Star(make_job(algorithm, common_problem()))
     never = Yardstick()
     state, *_ = machine.advance(machine.init(), never, rounds, rounds, rounds, 1, False)
     return machine, state
@@ -145,20 +130,22 @@ def _settled(algorithm, rounds):
 
 def duals(algorithm) -> str:
     """At the optimum the dual of client i is -grad f_i(x*)."""
-    algorithm = resolve(algorithm, _problem())
+    algorithm = resolve(algorithm, common_problem())
     _need(hasattr(algorithm, "dual"), "it has no dual")
     _need(algorithm.exact.reaches, "it is not exact")
     machine, state = _settled(algorithm, ROUNDS)
-    x = _problem().reference().x
+    x = common_problem().reference().x
     return _within(
-        _largest(machine.duals(state), -_problem().client_gradients(x)), 1e-8, "error of the duals"
+        _largest(machine.duals(state), -common_problem().client_gradients(x)),
+        1e-8,
+        "error of the duals",
     )
 
 
 def engines(algorithm) -> str:
     """The compiled and the debug engine agree to 1e-12, with absent clients and ragged rows too."""
     worst = 0.0
-    ways = [(_problem(), options) for options in _ways(algorithm)] + [(_ragged(), {})]
+    ways = [(common_problem(), options) for options in _ways(algorithm)] + [(_ragged(), {})]
     for problem, options in ways:
         a = _trajectory(algorithm, problem, 5, **options)
         b = _trajectory(algorithm, problem, 5, engine="debug", **options)
@@ -180,8 +167,8 @@ def permutation(algorithm) -> str:
     _need(not _is_random(algorithm), "its clients draw random numbers by their position")
     order = [2, 0, 3, 1]
     other = problems.least_squares(Clients.from_arrays([_arrays()[i] for i in order]))
-    algorithm = resolve(algorithm, _problem())
-    a, b = (_trajectory(algorithm, p).xs for p in (_problem(), other))
+    algorithm = resolve(algorithm, common_problem())
+    a, b = (_trajectory(algorithm, p).xs for p in (common_problem(), other))
     return _within(_largest(a, b), 1e-12, "largest difference")
 
 
@@ -199,8 +186,8 @@ def duplication(algorithm) -> str:
 def parameters(algorithm) -> str:
     """A dictionary of a scalar, a vector and an empty array gives the vector's trajectory."""
     problem = problems.custom(_dictionary_loss, _dictionary(0.0), _clients(), convex=True)
-    algorithm = resolve(algorithm, _problem())
-    a = _trajectory(algorithm, _problem(), 6).xs
+    algorithm = resolve(algorithm, common_problem())
+    a = _trajectory(algorithm, common_problem(), 6).xs
     b = _trajectory(algorithm, problem, 6).xs
     joined = np.concatenate([b["first"][:, None], b["others"]], axis=1)
     if _is_random(algorithm):
@@ -224,7 +211,7 @@ def _clients():
 def scalar(algorithm) -> str:
     """A single number as the model."""
     problem = problems.custom(_scalar_loss, 0.0, _clients(), convex=True)
-    x = run(resolve(algorithm, _problem()), problem, 5, reference=False).x
+    x = run(resolve(algorithm, common_problem()), problem, 5, reference=False).x
     if np.shape(x) != () or not np.isfinite(x):
         raise BrokenError(f"the model is {x!r}, expected a finite number")
     return f"x = {float(x):.3f}"
@@ -236,9 +223,9 @@ def _scalar_loss(x, row, target):
 
 def single_precision(algorithm) -> str:
     """In float32 all stays float32, and the trajectory is that of float64 to 1e-4."""
-    algorithm = resolve(algorithm, _problem())
-    a = _trajectory(algorithm, _problem()).xs
-    b = _trajectory(algorithm, _problem(dtype="float32")).xs
+    algorithm = resolve(algorithm, common_problem())
+    a = _trajectory(algorithm, common_problem()).xs
+    b = _trajectory(algorithm, common_problem(dtype="float32")).xs
     if b.dtype != np.float32:
         raise BrokenError(f"the model became {b.dtype}")
     return _within(_largest(a, b), 1e-4, "largest difference")
@@ -246,20 +233,20 @@ def single_precision(algorithm) -> str:
 
 def start(algorithm) -> str:
     """x0 is where the run starts: another start gives other models, and an exact method ends alike."""
-    algorithm = resolve(algorithm, _problem())
+    algorithm = resolve(algorithm, common_problem())
     x0 = np.arange(1.0, _FEATURES + 1)
-    first = _trajectory(algorithm, _problem(), 1).xs
-    if _largest(first, _trajectory(algorithm, _problem(), 1, x0=x0).xs) == 0:
+    first = _trajectory(algorithm, common_problem(), 1).xs
+    if _largest(first, _trajectory(algorithm, common_problem(), 1, x0=x0).xs) == 0:
         raise BrokenError("x0 makes no difference after one round")
     _need(algorithm.exact.reaches, "x0 matters, and it is not exact")
-    end = run(algorithm, _problem(), ROUNDS, x0=x0, every=ROUNDS).history["distance"][-1]
+    end = run(algorithm, common_problem(), ROUNDS, x0=x0, every=ROUNDS).history["distance"][-1]
     return _within(end, 1e-10, "distance to the optimum from another start")
 
 
 def hyperparameters(algorithm) -> str:
     """Every numeric hyper-parameter changes the result, and no value compiles anew."""
-    algorithm = resolve(algorithm, _problem())
-    base = _trajectory(algorithm, _problem(), 40).xs
+    algorithm = resolve(algorithm, common_problem())
+    base = _trajectory(algorithm, common_problem(), 40).xs
     changed = []
     for field in dataclasses.fields(algorithm):
         value = getattr(algorithm, field.name)
@@ -270,7 +257,7 @@ def hyperparameters(algorithm) -> str:
         other = value + 1 if isinstance(value, int) else 0.6 * value + 0.3 * (value == 0)
         another = dataclasses.replace(algorithm, **{field.name: other})
         compiled = star.compiled_programs()
-        xs = _trajectory(another, _problem(), 40).xs
+        xs = _trajectory(another, common_problem(), 40).xs
         if star.compiled_programs() > compiled:
             raise BrokenError(f"{field.name}: another value compiled anew")
         if base.shape == xs.shape and _largest(base, xs) == 0:
@@ -281,7 +268,7 @@ def hyperparameters(algorithm) -> str:
 
 def wire(algorithm) -> str:
     """The bytes reported are the bytes of the packed messages."""
-    machine = Star(make_job(algorithm, _problem()))
+    machine = Star(make_job(algorithm, common_problem()))
     job = machine.job
     with jax.enable_x64(True):
         key = keys.round_key(keys.run_key(0), 0)
@@ -293,7 +280,7 @@ def wire(algorithm) -> str:
         up, down = len(messages.pack(message)), len(messages.pack(inbox))
     if machine.message_bytes != (up, down):
         raise BrokenError(f"{machine.message_bytes} bytes reported (up, down), {(up, down)} packed")
-    history = run(algorithm, _problem(), 3).history
+    history = run(algorithm, common_problem(), 3).history
     total = history["uplink_bytes"][-1], history["downlink_bytes"][-1]
     if total != (3 * len(_SIZES) * up, 3 * len(_SIZES) * down):
         raise BrokenError(f"{total} bytes in the history of 3 rounds of {len(_SIZES)} clients")
@@ -303,9 +290,9 @@ def wire(algorithm) -> str:
 
 def reproducible(algorithm) -> str:
     """The same seed gives the same bits, however the rounds are cut and whatever is recorded."""
-    reference = _trajectory(algorithm, _problem(), 9, seed=4)
-    sparse = run(algorithm, _problem(), 9, seed=4, every=4)
-    machine = Star(make_job(algorithm, _problem(), seed=4))
+    reference = _trajectory(algorithm, common_problem(), 9, seed=4)
+    sparse = run(algorithm, common_problem(), 9, seed=4, every=4)
+    machine = Star(make_job(algorithm, common_problem(), seed=4))
     state, never = machine.init(), Yardstick()
     for end in (2, 3, 9):
         state, *_ = machine.advance(state, never, 1, end, 9, 16, False)
@@ -318,10 +305,10 @@ def reproducible(algorithm) -> str:
 def absent_clients(algorithm) -> str:
     """An absent client's state is untouched, and half of the clients a round still reach the optimum."""
     _need(algorithm.absent is not None, "it is only defined with every client")
-    algorithm = resolve(algorithm, _problem())
+    algorithm = resolve(algorithm, common_problem())
     mask = np.zeros((2, len(_SIZES)), bool)
     mask[0, :2] = mask[1, 2:] = True
-    machine = Star(make_job(algorithm, _problem(), participation=mask))
+    machine = Star(make_job(algorithm, common_problem(), participation=mask))
     before = machine.init()
     after, _ = machine.round(before)
     old, new = (machine.in_client_order(s.clients) for s in (before, after))
@@ -332,15 +319,17 @@ def absent_clients(algorithm) -> str:
     _need(
         exact.reaches and exact.absent, "states are kept, and it is not exact with absent clients"
     )
-    history = run(algorithm, _problem(), 4 * ROUNDS, participation=0.5, every=4 * ROUNDS).history
+    history = run(
+        algorithm, common_problem(), 4 * ROUNDS, participation=0.5, every=4 * ROUNDS
+    ).history
     return _within(history["distance"][-1], 1e-10, "distance to the optimum")
 
 
 def stateless(algorithm) -> str:
     """With the state held by the server the models are the same (1e-12), and it is counted."""
-    a = _trajectory(algorithm, _problem())
-    b = _trajectory(algorithm, _problem(), client_state="server")
-    machine = Star(make_job(algorithm, _problem(), client_state="server"))
+    a = _trajectory(algorithm, common_problem())
+    b = _trajectory(algorithm, common_problem(), client_state="server")
+    machine = Star(make_job(algorithm, common_problem(), client_state="server"))
     up, down = (n / machine.job.x0.nbytes for n in machine.message_bytes)
     detail = f"{up:g} vectors up, {down:g} down; largest difference"
     return _within(_largest(a.xs, b.xs), 1e-12, detail)
@@ -348,11 +337,11 @@ def stateless(algorithm) -> str:
 
 def lost_state(algorithm) -> str:
     """A client that lost its state and gets it back from its latest message: still the optimum."""
-    algorithm = resolve(algorithm, _problem())
+    algorithm = resolve(algorithm, common_problem())
     _need(algorithm.recover_client is not None, "a lost state cannot be made up for")
     _need(algorithm.exact.reaches and algorithm.exact.absent, "it is not exact")
     everyone = np.ones((1, len(_SIZES)), bool)  # as a schedule, so that latest messages are kept
-    machine = Star(make_job(algorithm, _problem(), participation=everyone))
+    machine = Star(make_job(algorithm, common_problem(), participation=everyone))
     state, *_ = machine.advance(machine.init(), Yardstick(), 20, 20, 20, 1, False)
     with jax.enable_x64(True):
         last = jax.tree.map(lambda leaf: leaf[0], state.latest[0])
@@ -360,7 +349,7 @@ def lost_state(algorithm) -> str:
         clients = jax.tree.map(lambda all_, one: all_.at[0].set(one), state.clients[0], fresh)
     state = state._replace(clients=(clients, *state.clients[1:]))
     state, *_ = machine.advance(state, Yardstick(), ROUNDS, ROUNDS, ROUNDS, 1, False)
-    return _within(_largest(state.server.x, _problem().reference().x), 1e-10, "distance")
+    return _within(_largest(state.server.x, common_problem().reference().x), 1e-10, "distance")
 
 
 CHECKS = {
@@ -387,68 +376,3 @@ CHECKS = {
     )
 }
 """Every check by its name."""
-
-
-def check_one(algorithm, name: str) -> Result:
-    """One check on one algorithm."""
-    label = type(algorithm).__name__
-    try:
-        checks.check_algorithm(algorithm)
-        return Result(label, name, True, CHECKS[name](complete(algorithm)))
-    except InapplicableError as reason:
-        return Result(label, name, None, str(reason))
-    except BrokenError as failure:
-        return Result(label, name, False, str(failure))
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        first = str(error).splitlines()[0] if str(error) else ""
-        return Result(label, name, False, f"{type(error).__name__} in {where}: {first}")
-
-
-def check(algorithm, progress: Callable[[Result], None] | None = None) -> list[Result]:
-    """Every check on one algorithm; ``progress`` is called with each result."""
-    results = []
-    for name in CHECKS:
-        results.append(check_one(algorithm, name))
-        if progress:
-            progress(results[-1])
-    return results
-
-
-def algorithms_of(path) -> list:
-    """An instance, with default hyper-parameters, of every algorithm that a Python file defines.
-
-    Raises ``ValueError`` where the file cannot be read or defines none.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"path: there is no file {path}")
-    name = f"accord_checked_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"path: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise ValueError(
-            f"path: {path} fails on import: {type(error).__name__}: {error}"
-        ) from error
-    found = [
-        cls
-        for cls in vars(module).values()
-        if isinstance(cls, type)
-        and cls.__module__ == name
-        and callable(getattr(cls, "init_server", None))
-        and callable(getattr(cls, "client", None))
-    ]
-    if not found:
-        raise ValueError(f"path: {path} defines no class with init_server, client and server")
-    return [cls() for cls in found]
-
-
-def check_file(path, progress: Callable[[Result], None] | None = None) -> list[Result]:
-    """Every check on every algorithm that a Python file defines."""
-    return [r for algorithm in algorithms_of(path) for r in check(algorithm, progress)]

@@ -1,0 +1,130 @@
+"""What commands that run methods share: options, methods by name, progress, and what they deliver."""
+
+import ast
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import accord
+from accord import oracles
+from accord.core.checks import closest
+
+Rounds = Annotated[int, typer.Option(help="Rounds.")]
+Seed = Annotated[int, typer.Option(help="The seed of all random numbers.")]
+L2 = Annotated[float, typer.Option(help="The weight of (l2/2) ||x||^2.")]
+Intercept = Annotated[bool, typer.Option(help="Fit an intercept, free of l2.")]
+Output = Annotated[Path, typer.Option(help="The report; pictures go beside it.")]
+Table = Annotated[Path | None, typer.Option(help="Write the table here too.")]
+
+
+def places(output: Path, csv: Path | None) -> Path:
+    """The report's path, its folder made."""
+    output = output if output.suffix == ".html" else output / "report.html"
+    for path in (output, *([csv] if csv else [])):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return output
+
+
+def deliver(comparison, output: Path, csv: Path | None, title: str) -> None:
+    """The table on the terminal; report, pictures and perhaps a CSV file on disk."""
+    from rich.console import Console
+
+    typer.echo(err=True)
+    comparison.print(Console())
+    comparison.report(output, title)
+    pictures = comparison.plots(output.parent)
+    typer.echo(f"report    {output}")
+    typer.echo(f"pictures  {', '.join(str(p) for p in pictures)}")
+    if csv:
+        comparison.write_csv(csv)
+        typer.echo(f"table     {csv}")
+
+
+def parse_methods(text: str, known: dict = accord.REGISTRY) -> list:
+    """Instances from ``"GPDMM,FedPD:skip_probability=0.3"``, of the classes that are known by name."""
+    return [_method(entry.strip(), known) for entry in text.split(",")]
+
+
+def _method(entry: str, classes: dict):
+    name, *given = entry.split(":")
+    if name not in classes:
+        raise ValueError(closest(name, classes, "methods"))
+    cls = classes[name]
+    known = [field.name for field in dataclasses.fields(cls)]
+    chosen = {}
+    for parameter in given:
+        key, found, value = parameter.partition("=")
+        if not found:
+            raise ValueError(f"methods: {entry!r}: write parameters as {name}:parameter=value")
+        if key not in known:
+            raise ValueError(closest(key, known, f"methods: {name}"))
+        chosen[key] = _oracle(value) if key == "oracle" else literal(value)
+    return cls(**chosen)
+
+
+def literal(text: str):
+    """A Python literal, or the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _oracle(name: str):
+    solvers = [n for n in oracles.__all__ if n not in ("Oracle", "Solution", "steps")]
+    if name not in solvers:
+        raise ValueError(closest(name, solvers, "methods: oracle"))
+    return getattr(oracles, name)()
+
+
+class Bars:
+    """One bar per method on stderr, and warnings as single lines there."""
+
+    def __init__(self, rounds: int):
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=14),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[norm]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+        self._rounds = rounds
+        self._tasks: dict[str, Any] = {}
+        self._caught = warnings.catch_warnings()
+
+    def __enter__(self):
+        self._caught.__enter__()
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_: self._progress.console.print(
+            f"warning: {message}", markup=False, highlight=False
+        )
+        self._progress.start()
+        return self
+
+    def show(self, name: str, row: dict) -> None:
+        """A method starts (no row yet) or has come to a row."""
+        if not row:
+            self._end()
+            self._tasks[name] = self._progress.add_task(name, total=self._rounds, norm="compiling")
+            return
+        norm = f"|grad F| {row['gradient_norm']:.1e}"
+        self._progress.update(self._tasks[name], completed=row["round"], norm=norm)
+
+    def _end(self) -> None:
+        """Ends the method that is running; without a single row it was refused."""
+        for task in self._progress.tasks:
+            self._progress.stop_task(task.id)
+            if not task.completed:
+                self._progress.update(task.id, norm="refused")
+
+    def __exit__(self, *error):
+        self._end()
+        self._progress.stop()
+        self._caught.__exit__(*error)
