@@ -51,6 +51,7 @@ def _arrays():
 
 @functools.cache
 def common_problem(weights="rows", dtype="float64"):
+    """The heterogeneous least-squares problem that the checks run on."""
     return problems.least_squares(Clients.from_arrays(_arrays()), weights=weights, dtype=dtype)
 
 
