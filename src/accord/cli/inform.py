@@ -67,9 +67,10 @@ def cite(
     name: Annotated[str, typer.Argument(help="A method, or the key of a source.")],
 ) -> None:
     """Print the BibTeX entry of the paper that a method comes from."""
-    if name not in (*accord.REGISTRY, *sources.SOURCES):
-        raise ValueError(closest(name, accord.REGISTRY, "name"))
-    method = accord.REGISTRY.get(name)
+    known = accord.graph.METHODS | accord.REGISTRY
+    if name not in (*known, *sources.SOURCES):
+        raise ValueError(closest(name, known, "name"))
+    method = known.get(name)
     typer.echo(sources.bibtex(method.source if method else name))
 
 

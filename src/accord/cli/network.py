@@ -1,8 +1,9 @@
 """``accord network``: methods on a network, where neighbours agree without a server."""
 
 import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -50,10 +51,10 @@ NETWORK_METHODS = "PDMM,PDMM:relaxation=0.5,EXTRA,GradientTracking,DGD"
 def network(
     graph: Annotated[
         str | None,
-        typer.Option(help="A family and its numbers, as ring:20, grid:6:6, erdos_renyi:50:0.1."),
+        typer.Option(help=f"A family and its numbers, as ring:20, grid:6:6: {', '.join(GRAPHS)}."),
     ] = None,
     edges: Annotated[
-        Path | None, typer.Option(help="A .csv of edges instead: two columns of node names.")
+        Path | None, typer.Option(help="A .csv of edges instead: a header, two columns of node names.")
     ] = None,
     at: Annotated[
         str | None,
@@ -73,6 +74,9 @@ def network(
     features: Annotated[
         str | None, typer.Option(help="The features, with commas between; default: all others.")
     ] = None,
+    standardise: Annotated[
+        bool, typer.Option(help="Fit on features of mean 0 and deviation 1; told in their own units.")
+    ] = True,
     l2: L2 = 0.0,
     intercept: Intercept = True,
     methods: Annotated[
@@ -97,66 +101,135 @@ def network(
     from accord import report
     from accord.graph import METHODS as KNOWN
 
-    known = KNOWN if value or not target else {n: m for n, m in KNOWN.items() if n != "Gossip"}
-    disturbed = activation != "synchronous" or loss != "0"
-    if disturbed and methods == NETWORK_METHODS:
-        # The methods that mix models are synchronous and want every message.
-        methods = "PDMM,PDMM:relaxation=0.5"
-    elif methods == NETWORK_METHODS and not target:
-        methods += ",Gossip"
-    chosen = parse_methods(methods, known)
-    problem, names, positions = _readings(data, node, value, target, features, l2, intercept, at)
-    net = _network(graph, edges, neighbours, names, positions, seed)
-    if problem is None:
-        problem = accord.problems.averaging(np.random.default_rng(seed).standard_normal(len(net)))
+    activated, lossy = _activation(activation), _loss(loss)
+    if methods == NETWORK_METHODS:
+        methods = _fitting(activated == "synchronous" and lossy == 0, target is None)
+    chosen = parse_methods(methods, KNOWN)
+    task = _task(data, node, value, target, features, l2, intercept, standardise, at)
+    net = _network(graph, edges, neighbours, task, seed)
+    if task is None:
+        task = _averaging(np.random.default_rng(seed).normal(10, 4, len(net)), None, None)
     output = places(output, csv)
-    single = np.size(problem.initial()) * len(net) <= 2000
+    few = np.size(task.problem.initial()) * len(net) <= 2000
     with Bars(rounds) as bars:
         comparison = report.compare(
-            chosen, problem, rounds, seed, network=net, progress=bars.show,
-            activation=_activation(activation), loss_probability=_loss(loss),
-            communication="broadcast" if broadcast else "unicast", weights="problem",
-            record=("x",) if single else (),
+            chosen, task.problem, rounds, seed, network=net, progress=bars.show,
+            activation=activated, loss_probability=lossy, weights="problem",
+            communication="broadcast" if broadcast else "unicast", record=("x",) if few else (),
         )  # fmt: skip
     shown = graph or (edges.name if edges else f"{len(net)} sites")
-    deliver(comparison, output, csv, f"{shown}: {len(chosen)} methods on {problem.name}")
+    extra = {"nodes": _write_models(comparison, task, net, output.parent)}
     if len(net) <= 2000:
-        net.draw(path=output.parent / "network.png")
-        typer.echo(f"network   {output.parent / 'network.png'}")
+        picture = output.parent / "network.png"
+        net.draw(task.readings, picture, label=value or "reading", names=len(net) <= 60)
+        extra["network"] = picture
+    title = f"{shown}: {len(chosen)} methods on {task.problem.name}"
+    deliver(comparison, output, csv, title, extra)
+    _tell(comparison, task)
 
 
-def _readings(data, node, value, target, features, l2, intercept, at):
-    """(problem, the nodes' names, their positions): None where they are not given."""
+def _fitting(undisturbed: bool, averages: bool) -> str:
+    """The default methods, those left out told: mixing wants every message, gossip averages."""
+    if not undisturbed:
+        left_out = "EXTRA, GradientTracking, DGD and Gossip are synchronous and want every message"
+        typer.echo(f"left out: {left_out}", err=True)
+        return "PDMM,PDMM:relaxation=0.5"
+    return NETWORK_METHODS + (",Gossip" if averages else "")
+
+
+class _Task(NamedTuple):
+    """What is solved: ``answer(x)`` is a model in words, as (name, value); ``readings`` (nodes,) or None."""
+
+    problem: Any
+    names: Sequence[str] | None
+    places: np.ndarray | None
+    readings: np.ndarray | None
+    answer: Callable[[np.ndarray], dict[str, float]]
+
+
+def _averaging(readings, names, places) -> _Task:
+    problem = accord.problems.averaging(readings)
+    return _Task(problem, names, places, readings, lambda x: {"average": float(x[0])})
+
+
+def _task(data, node, value, target, features, l2, intercept, standardise, at) -> _Task | None:
+    """The task of a table; None without one."""
     if data is None:
         if node or value or target or at:
             raise ValueError("data: say which table has these columns, with --data")
-        return None, None, None
+        return None
     if (value is None) == (target is None):
         raise ValueError(
-            f"value, target: say --value COLUMN to average {data.name}, or --target COLUMN for least squares"
+            f"value, target: say --value COLUMN to average {data.name}, or --target COLUMN for "
+            "least squares"
         )
     if node is None:
         raise ValueError(f"node: say which column of {data.name} names the nodes")
-    read = accord.data.read_table
-    places = None
+    sites = None
     if at is not None:
         columns = [c.strip() for c in at.split(",")]
         if len(columns) != 2:
             raise ValueError(f"at: got {at!r}; expected two columns, as --at longitude,latitude")
-        sites = read(data, target=columns[0], client=node, features=columns)
-        places = np.array([X.mean(0) for X, _ in sites])
+        sites = np.array(
+            [rows.mean(0) for rows in accord.data.read_columns(data, columns, node)[1]]
+        )
     if value is not None:
-        rows = read(data, target=value, client=node, features=[value])
-        means = np.array([y.mean() for _, y in rows])
-        return accord.problems.averaging(means), rows.names, places
+        names, rows = accord.data.read_columns(data, [value], node)
+        return _averaging(np.array([own.mean() for own in rows]), names, sites)
     chosen = None if features is None else [f.strip() for f in features.split(",")]
-    rows = read(data, target=target, client=node, features=chosen)
-    return accord.problems.least_squares(rows, l2, intercept=intercept), rows.names, places
+    clients = accord.data.read_table(data, target=target, client=node, features=chosen)
+    names = chosen or [f"feature {k + 1}" for k in range(clients.features[0])]
+    return _regression(clients, names, sites, l2, intercept, standardise)
 
 
-def _network(graph, edges, neighbours, names, positions, seed):
+def _regression(clients, features, sites, l2, intercept, standardise) -> _Task:
+    """Least squares, its answer in the columns' own units."""
+    X = np.concatenate([X for X, _ in clients])
+    mean, deviation = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    if standardise:
+        mean = X.mean(0) if intercept else mean
+        deviation = np.where(X.std(0) > 0, X.std(0), 1.0)
+    pairs = [((X - mean) / deviation, y) for X, y in clients]
+    scaled = accord.Clients.from_arrays(pairs, clients.names)
+    problem = accord.problems.least_squares(scaled, l2, intercept=intercept)
+
+    def answer(x):
+        slopes = x[: len(features)] / deviation
+        told = {"intercept": float(x[-1] - slopes @ mean)} if intercept else {}
+        return told | {f: float(s) for f, s in zip(features, slopes, strict=True)}
+
+    return _Task(problem, clients.names, sites, None, answer)
+
+
+def _best(comparison):
+    """The run that came closest, and its name."""
+    return min(comparison.runs.items(), key=lambda run: run[1].history[comparison.measure][-1])
+
+
+def _write_models(comparison, task, net, folder: Path) -> Path:
+    """The model that every node holds at the end of the best run, as nodes.csv."""
+    import polars
+
+    from accord.files import write_whole
+
+    _, run = _best(comparison)
+    rows = [{"node": str(name)} | task.answer(x) for name, x in zip(net.names, run.x, strict=True)]
+    return write_whole(folder / "nodes.csv", polars.DataFrame(rows).write_csv())
+
+
+def _tell(comparison, task) -> None:
+    """The answer, as the nodes hold it on average, and how far a node is from it."""
+    name, run = _best(comparison)
+    told = task.answer(run.x.mean(0))
+    apart = abs(run.x - run.x.mean(0)).max()
+    line = ", ".join(f"{key} {number:.6g}" for key, number in told.items())
+    typer.echo(f"answer    {line} ({name}; nodes differ by up to {apart:.0e})")
+
+
+def _network(graph, edges, neighbours, task, seed):
     from accord.graph import Network
 
+    names, positions = (None, None) if task is None else (task.names, task.places)
     given = [n for n, v in (("graph", graph), ("edges", edges), ("at", positions)) if v is not None]
     if len(given) > 1:
         raise ValueError(f"{', '.join(given)}: give one of them: each says who talks to whom")
@@ -197,7 +270,13 @@ def _pairs(path: Path) -> list[tuple[str, str]]:
         rows = [row for row in csv.reader(file) if row]
     if not rows or any(len(row) != 2 for row in rows):
         raise ValueError(f"edges: {path.name}: expected a header and two columns of node names")
-    return [(a.strip(), b.strip()) for a, b in rows[1:]]
+    pairs = [(a.strip(), b.strip()) for a, b in rows]
+    nodes = {name for pair in pairs[1:] for name in pair}
+    if pairs[0][0] in nodes or pairs[0][1] in nodes:
+        raise ValueError(
+            f"edges: {path.name}: its first line {rows[0]} looks like an edge; expected a header, as from,to"
+        )
+    return pairs[1:]
 
 
 def _activation(text: str):

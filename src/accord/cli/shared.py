@@ -28,19 +28,22 @@ def places(output: Path, csv: Path | None) -> Path:
     return output
 
 
-def deliver(comparison, output: Path, csv: Path | None, title: str) -> None:
-    """The table on the terminal; report, pictures and perhaps a CSV file on disk."""
+def deliver(comparison, output: Path, csv: Path | None, title: str, extra=()) -> None:
+    """Report, pictures and perhaps a CSV file on disk, then the table on the terminal.
+
+    ``extra`` maps names to further files that were written.
+    """
     from rich.console import Console
 
-    typer.echo(err=True)
-    comparison.print(Console())
     comparison.report(output, title)
     pictures = comparison.plots(output.parent)
-    typer.echo(f"report    {output}")
-    typer.echo(f"pictures  {', '.join(str(p) for p in pictures)}")
+    written = {"report": output, "pictures": ", ".join(map(str, pictures)), **dict(extra)}
     if csv:
-        comparison.write_csv(csv)
-        typer.echo(f"table     {csv}")
+        written["table"] = comparison.write_csv(csv)
+    typer.echo(err=True)
+    comparison.print(Console())
+    for name, path in written.items():
+        typer.echo(f"{name:<9} {path}")
 
 
 def parse_methods(text: str, known: dict = accord.REGISTRY) -> list:
@@ -114,7 +117,10 @@ class Bars:
             self._end()
             self._tasks[name] = self._progress.add_task(name, total=self._rounds, norm="compiling")
             return
+        apart = [n for n in ("consensus", "residual") if "messages" in row and n in row]
         norm = f"|grad F| {row['gradient_norm']:.1e}"
+        if apart:
+            norm = f"{apart[0]} {row[apart[0]]:.1e}"
         self._progress.update(self._tasks[name], completed=row["round"], norm=norm)
 
     def _end(self) -> None:

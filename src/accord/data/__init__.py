@@ -3,6 +3,6 @@
 from accord.data import partition
 from accord.data.bundled import digits
 from accord.data.clients import Clients
-from accord.data.tables import read_table
+from accord.data.tables import read_columns, read_table
 
-__all__ = ["Clients", "digits", "partition", "read_table"]
+__all__ = ["Clients", "digits", "partition", "read_columns", "read_table"]

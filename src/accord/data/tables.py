@@ -32,6 +32,32 @@ def read_table(
     """
     names, load = _opened(path_or_frame)
     target, client, features = _chosen(names, target, client, features)
+    frame, parts, owners = _by_client(load, target, client, features)
+    X = np.column_stack([frame[f].cast(float).to_numpy() for f in features])
+    y = frame[target]
+    whole = y.cast(int, strict=False)  # null where a number is beyond 64 bits
+    fractional = y.dtype.is_float() or y.dtype.is_decimal() or whole.null_count() > 0
+    y = y.cast(float) if fractional else whole
+    return Clients.from_pooled(X, y.to_numpy(), parts, owners)
+
+
+def read_columns(
+    path_or_frame, columns: Sequence[str], client: str
+) -> tuple[list[str], list[np.ndarray]]:
+    """(names, one array (rows, columns) of each): numeric columns of a table, by client.
+
+    The table, the order of clients and what is refused are those of ``read_table``.
+    """
+    names, load = _opened(path_or_frame)
+    _check_there(names, {"columns": columns, "client": [client]})
+    *features, target = columns
+    frame, parts, owners = _by_client(load, target, client, features)
+    X = np.column_stack([frame[c].cast(float).to_numpy() for c in columns])
+    return [str(o) for o in owners], [X[part] for part in parts]
+
+
+def _by_client(load, target: str, client: str, features: list[str]):
+    """(frame, rows of each client, their names), checked: complete, numeric, every row owned."""
     frame = load([*features, target, client])
     if not frame.height:
         raise ValueError("path_or_frame: the table has no rows; at least one is needed")
@@ -44,12 +70,7 @@ def read_table(
         )
     parts, owners = by_column(np.array(frame[client].to_list()))
     _check_complete(frame, [*features, target], parts, owners)
-    X = np.column_stack([frame[f].cast(float).to_numpy() for f in features])
-    y = frame[target]
-    whole = y.cast(int, strict=False)  # null where a number is beyond 64 bits
-    fractional = y.dtype.is_float() or y.dtype.is_decimal() or whole.null_count() > 0
-    y = y.cast(float) if fractional else whole
-    return Clients.from_pooled(X, y.to_numpy(), parts, owners)
+    return frame, parts, owners
 
 
 def _opened(table) -> tuple[list[str], Callable[[list[str]], Any]]:
@@ -129,21 +150,13 @@ def _from_pandas(column, name: str):
 
 def _chosen(names, target, client, features) -> tuple[str, str, list[str]]:
     """The columns as text, every one of them in the table, once."""
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise ValueError(f"path_or_frame: duplicate columns {_listed(twice)}; rename them")
     if isinstance(features, str) or (features is not None and not np.iterable(features)):
         raise TypeError(f"features: got {features!r}; accepted is a list of column names")
     target, client = str(target), str(client)
     asked = {"target": [target], "client": [client]}
     if features is not None:
         asked["features"] = [str(f) for f in features]
-    for argument, columns in asked.items():
-        for column in columns:
-            if column not in names:
-                near = difflib.get_close_matches(column, names, n=1, cutoff=0.4)
-                hint = f"did you mean {near[0]!r}?" if near else f"accepted are {_listed(names)}"
-                raise ValueError(f"{argument}: there is no column {column!r}; {hint}")
+    _check_there(names, asked)
     if target == client:
         raise ValueError(f"client: got {client!r}, the target column; accepted is another column")
     if features is None:
@@ -166,6 +179,19 @@ def _chosen(names, target, client, features) -> tuple[str, str, list[str]]:
     if twice:
         raise ValueError(f"features: {_listed(twice)} given twice; name each column once")
     return target, client, features
+
+
+def _check_there(names, asked) -> None:
+    """Raises where a column asked for, by the argument that names it, is not there or not alone."""
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise ValueError(f"path_or_frame: duplicate columns {_listed(twice)}; rename them")
+    for argument, columns in asked.items():
+        for column in columns:
+            if column not in names:
+                near = difflib.get_close_matches(column, names, n=1, cutoff=0.4)
+                hint = f"did you mean {near[0]!r}?" if near else f"accepted are {_listed(names)}"
+                raise ValueError(f"{argument}: there is no column {column!r}; {hint}")
 
 
 def _check_numeric(frame, target: str, features: list[str]) -> None:

@@ -18,6 +18,7 @@ from accord.graph.machine import Machine, Scale
 from accord.graph.mixing import DGD
 from accord.graph.network import Network
 from accord.graph.reference import NetworkReference
+from accord.theory import constants, has_bounds
 
 COLUMNS = {
     "round": "rounds done",
@@ -188,8 +189,6 @@ def _history(columns, job) -> History:
         del columns["lost"]
     if job.waking.rule != "rates":
         del columns["time"]
-    if not columns["gradients"].any():
-        del columns["gradients"]
     for name in _WHOLE:
         if name in columns:
             columns[name] = np.round(columns[name]).astype(np.int64)
@@ -229,4 +228,8 @@ def _note(job) -> str:
     """What a reader of the status should know of the problem that was solved."""
     if isinstance(job.method, DGD):
         return " DGD stops short of the optimum, by a distance proportional to its step_size."
+    if job.method.on_edges and job.method.relaxation == 1:
+        known = constants(job.problem) if has_bounds(job.problem) else None
+        if known is not None and known.strong_convexity == 0:
+            return " Some f_i are flat in some direction: relaxation below 1 converges for sure."
     return ""

@@ -1,10 +1,7 @@
 """Methods on a network side by side: the comparison of ``accord.compare(..., network=...)``."""
 
-import functools
-
 import numpy as np
 
-from accord.graph import Gossip
 from accord.graph.drawing import draw, png, snapshots, traces
 from accord.report.comparison import MEGABYTE, Column, Comparison, problem_facts
 from accord.report.style import scientific
@@ -93,17 +90,7 @@ class NetworkComparison(Comparison):
         values, axes = super()._curve(run)
         if self.measure != "distance":
             values = np.concatenate([[run.start[self.measure]], run.history[self.measure]])
-        elif isinstance(run.algorithm, Gossip):
-            # Gossip starts from the nodes' own values; what is relative is so to the common start.
-            values = values * run.start["distance"] / self._common_start
         return values, axes
-
-    @functools.cached_property
-    def _common_start(self) -> float:
-        starts = [
-            r.start["distance"] for r in self.runs.values() if not isinstance(r.algorithm, Gossip)
-        ]
-        return starts[0] if starts else next(iter(self.runs.values())).start["distance"]
 
     def _spent(self, history, at: int):
         spent = {
@@ -122,7 +109,7 @@ class NetworkComparison(Comparison):
         return [
             ("nodes", str(len(n))),
             ("edges", f"{len(n.source) // 2:,}"),
-            ("degrees", f"{n.degrees.min()} to {n.degrees.max()}"),
+            ("degrees", " to ".join(str(d) for d in np.unique([n.degrees.min(), n.degrees.max()]))),
             *(_spread(n) if small else ()),
             ("mixing rate", f"{n.mixing_rate:.4f}"),
             *problem_facts(self.problem, constants(self.problem)),
@@ -134,15 +121,27 @@ class NetworkComparison(Comparison):
 
     def _counted(self) -> str:
         return (
-            "Messages go to one neighbour each, MB are 1e6 bytes, both of all nodes together; gradients "
-            "are a node's mean."
+            "Messages go to one neighbour each, lost ones counted, MB are 1e6 bytes, both of all nodes "
+            "together; gradients are a node's mean. A round of single activations is as many as there "
+            "are nodes. At the end: distance sqrt(mean_i ||x_i - x_i*||^2), consensus "
+            "sqrt(mean_i ||x_i - mean_j x_j||^2). PDMM(relaxation=0.5) is ADMM."
         )
+
+    @property
+    def _named(self) -> bool:
+        return len(self.network) <= 60
 
     def figures(self):
         """The network, and the first method's values over the rounds where models were kept."""
         if len(self.network) > _DRAWN:
             return []
-        found = [("The network", "Nodes and who talks to whom.", png(draw(self.network).figure))]
+        found = [
+            (
+                "The network",
+                "Nodes and who talks to whom.",
+                png(draw(self.network, names=self._named).figure),
+            )
+        ]
         for entry in self.entries:
             run = entry.run
             if run is None or not isinstance(run.xs, np.ndarray):
