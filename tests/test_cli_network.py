@@ -1,5 +1,7 @@
 """``accord network`` and the pictures of networks."""
 
+import re
+
 import numpy as np
 import polars
 import pytest
@@ -49,6 +51,11 @@ def test_readings_of_a_table_are_averaged(stations, tmp_path):
     assert edges == 2 * round(edges / 2) and edges >= 2 * 12
     for name in ("rounds", "messages", "megabytes", "gradients", "seconds", "network"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
+    means = stations[1].group_by("station").agg(polars.col("temperature").mean())
+    answer = float(re.search(r"answer\s+average (\S+)", result.stdout)[1])
+    assert answer == pytest.approx(means["temperature"].mean(), rel=1e-5)
+    nodes = polars.read_csv(tmp_path / "nodes.csv")
+    assert abs(nodes["average"] - means["temperature"].mean()).max() < 1e-9
     page = (tmp_path / "report.html").read_text()
     assert page.count('<img class="picture"') == 3
     assert "algebraic connectivity" in page and "weights" in page
@@ -70,6 +77,8 @@ def test_the_pooled_regression_over_lossy_links(stations, tmp_path):
     X = stations[1].select("elevation", "year").with_columns(one=1.0).to_numpy()
     pooled = np.linalg.lstsq(X, stations[1]["temperature"].to_numpy(), rcond=None)[0]
     np.testing.assert_allclose(problem.reference().x, pooled, atol=1e-10)
+    nodes = polars.read_csv(tmp_path / "nodes.csv").select("elevation", "year", "intercept")
+    assert abs(nodes.to_numpy() - pooled).max() < 1e-6
 
 
 def test_families_edges_and_broadcast(tmp_path):
@@ -83,6 +92,9 @@ def test_families_edges_and_broadcast(tmp_path):
                   "--output", tmp_path)  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "PDMM" in result.stdout and "EXTRA" not in result.stdout
+    edges.write_text("a,b\nb,c\nc,d\n")
+    result = _run("--edges", edges, "--output", tmp_path)
+    assert result.exit_code == 2 and "looks like an edge; expected a header" in result.stderr
 
 
 WRONG = {

@@ -477,6 +477,33 @@ def test_no_recompilation_for_other_numbers():
     assert machine._advance._cache_size() == before
 
 
+def test_weights_of_the_problem_shape_every_default():
+    """One node with 400 rows among nodes with 4: its f_i counts seven times, and so does its L."""
+    rng = np.random.default_rng(1)
+    sizes = (4, 4, 4, 400, 4, 4, 4, 4)
+    arrays = [(rng.standard_normal((k, 2)) * (1 + (k > 4)), rng.standard_normal(k)) for k in sizes]
+    problem = accord.problems.least_squares(accord.Clients.from_arrays(arrays), l2=0.05)
+    for method in (
+        graph.EXTRA(),
+        graph.GradientTracking(),
+        graph.DGD(),
+        graph.PDMM(oracle=oracles.GradientDescent(5)),
+        graph.PDMM(oracle=oracles.Linearised(1)),
+    ):
+        run = graph.run(method, Network.ring(8), problem, 4000, every=4000, weights="problem")
+        assert run.status.name == "budget_spent", run.status
+        if not isinstance(method, graph.DGD):
+            assert run.history["distance"][-1] < 1e-4
+
+
+def test_growth_of_the_objective_is_not_divergence():
+    """Gossip starts at every node's own minimiser, where sum f_i is 0: it can only grow."""
+    problem = accord.problems.averaging([-100.0, 100, -90, 120])
+    run = graph.run(graph.Gossip(), Network.ring(4), problem, 300, every=300)
+    assert run.status.name == "budget_spent"
+    assert abs(run.x - 7.5).max() < 1e-10
+
+
 MISTAKES = {
     "in two parts": (lambda: Network([(0, 1), (2, 3)]), {}, "falls into 2 parts"),
     "isolated node": (lambda: Network([(0, 1), (1, 2)], nodes=4), {}, "falls into 2 parts"),
@@ -500,7 +527,20 @@ MISTAKES = {
         "EXTRA is synchronous",
     ),
     "gossip": (lambda: Network.ring(4), {"method": graph.Gossip()}, "no averaging problem"),
-    "penalty": (lambda: Network.ring(4), {"method": None}, "NoneType"),
+    "nothing": (lambda: Network.ring(4), {"method": None}, "NoneType"),
+    "infinite tolerance": (lambda: Network.ring(4), {"tolerance": np.inf}, "tolerance: got inf"),
+    "long outage": (lambda: Network.ring(4), {"outages": [(1, 1, 10**10)]}, "1 <= first <= last"),
+    "no record": (lambda: Network.ring(4), {"record": 5}, "record: got 5"),
+    "progress": (lambda: Network.ring(4), {"progress": 5}, "progress: got 5"),
+    "reference": (lambda: Network.ring(4), {"reference": "yes"}, "reference: got 'yes'"),
+    "ragged": (lambda: Network.ring(4), {"activation": [[1, 2], [3]]}, "different lengths"),
+    "rates": (
+        lambda: Network.ring(4), {"activation": graph.PoissonClock("fast")}, "expected numbers",
+    ),
+    "words": (lambda: Network.ring(4), {"x0": "start"}, "accepted are numbers"),
+    "solver": (
+        lambda: Network.ring(4), {"method": graph.PDMM(oracle=len)}, "accepted is a local solver",
+    ),
 }  # fmt: skip
 
 
@@ -511,3 +551,8 @@ def test_mistakes_are_named(name):
     method, rounds = options.pop("method"), options.pop("rounds")
     with pytest.raises((ValueError, TypeError), match=message):
         graph.run(method, network(), regression(4), rounds, **options)
+
+
+def test_a_penalty_is_one_number():
+    with pytest.raises(TypeError, match=r"PDMM\(penalty=\.\.\.\)"):
+        graph.PDMM(penalty=np.ones(2))

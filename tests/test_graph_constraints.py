@@ -158,3 +158,59 @@ def test_constraints_with_other_losses_and_solvers():
     for oracle in (oracles.Linearised(5), oracles.GradientDescent(5)):
         other = graph.run(graph.PDMM(oracle=oracle), network, problem, 1500, every=1500)
         np.testing.assert_allclose(other.x, exact.x, atol=1e-9)
+
+
+def test_problems_without_a_kkt_system_have_no_reference():
+    rng = np.random.default_rng(0)
+    arrays = [(rng.standard_normal((k, 3)), rng.integers(0, 2, k)) for k in (6, 9, 12, 7)]
+    clients = accord.Clients.from_arrays(arrays)
+    problem = accord.problems.logistic(clients, l2=0.1, weights="equal")
+    network = Network.ring(4).with_constraints([0, 1, 2])
+    run = graph.run(graph.PDMM(), network, problem, 500, every=500)
+    assert abs(run.x - problem.reference().x).max() < 1e-10
+    assert run.reference is None and "distance" not in run.history
+    with pytest.raises(ValueError, match="reference: there is none to be had"):
+        graph.run(graph.PDMM(), network, problem, 5, reference=True)
+
+
+def test_an_infeasible_start_is_not_divergence():
+    network = Network([(0, 1)]).with_constraints({(0, 1): (np.eye(1), np.eye(1), [2.0])})
+    problem = accord.problems.averaging([0.0, 0.0])
+    run = graph.run(graph.PDMM(), network, problem, 200, every=200)
+    assert run.status.name == "budget_spent"
+    np.testing.assert_allclose(run.x[:, 0], [1, -1], atol=1e-12)
+    assert run.history["distance"][-1] < 1e-12
+    np.testing.assert_allclose(run.duals[:, 0], [1, -1], atol=1e-12)
+
+
+def test_parts_of_a_network_are_each_solved():
+    """With constraints a network in parts is legal; its penalty is that of a part."""
+    pairs = Network([(0, 1), (2, 3)]).with_constraints({})
+    values = [0.0, 1, 2, 4]
+    run = graph.run(graph.PDMM(), pairs, accord.problems.averaging(values), 60, every=60)
+    np.testing.assert_allclose(run.x[:, 0], [0.5, 0.5, 3, 3], atol=1e-12)
+    assert run.algorithm.penalty == pytest.approx(1.0)
+    assert not Network([(0, 1), (1, 2), (2, 0), (3, 4)]).bipartite
+
+
+REFUSED = {
+    "flat": ([np.diag([1.0, 0]), np.eye(2)], [[1.0, 0], [1, 1]], "x of node 0 is not determined"),
+    "unbounded": ([np.diag([1.0, 0]), np.eye(2)], [[1.0, 1], [1, 1]], "falls without bound"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_solution_is_refused(name):
+    hessians, linears, message = REFUSED[name]
+    network = Network([(0, 1)]).with_constraints({(0, 1): ([0], [0])})
+    with pytest.raises(ValueError, match=message):
+        graph.run(graph.PDMM(), network, graph.quadratics(hessians, linears), 5)
+
+
+def test_nothing_in_common_is_refused():
+    problem = accord.problems.averaging([1.0, 2, 3])
+    nobody = Network([], nodes=3).with_constraints({})
+    zero = Network.path(3).with_constraints({e: (0 * np.eye(1),) * 2 for e in ((0, 1), (1, 2))})
+    for network in (nobody, zero):
+        with pytest.raises(ValueError, match="nothing is shared"):
+            graph.run(graph.PDMM(), network, problem, 5)

@@ -98,3 +98,20 @@ def test_pdmm_beats_gossip_where_paths_are_long():
         return int(np.argmax(distance < 1e-6)) + 1
 
     assert 10 * rounds_to(graph.PDMM()) < rounds_to(graph.Gossip())
+
+
+def test_broadcasts_carry_every_vector():
+    network, problem = Network.ring(4), regression(4)
+    for method, vectors in ((graph.DGD(), 1), (graph.GradientTracking(), 2)):
+        run = graph.run(method, network, problem, 3, communication="broadcast")
+        assert run.history["bytes"][-1] == 3 * 4 * vectors * 3 * 8
+
+
+def test_a_comparison_of_methods_that_start_at_the_optimum(tmp_path):
+    for values in ([0.0] * 4, [5.0] * 4):
+        methods = [graph.PDMM(), graph.Gossip()]
+        problem = accord.problems.averaging(values)
+        comparison = accord.compare(methods, problem, 20, network=Network.ring(4))
+        comparison.plots(tmp_path)
+        comparison.report(tmp_path / "report.html")
+        assert comparison.table()[1]["distance"] < 1e-12

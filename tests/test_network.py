@@ -128,7 +128,7 @@ def test_metropolis_weights():
 MISTAKES = {
     "self-loop": (lambda: Network([(0, 1), (2, 2)]), r"\(2, 2\) is a self-loop"),
     "twice": (lambda: Network([(0, 1), (1, 2), (1, 0)]), r"\(0, 1\) is given 2 times"),
-    "negative": (lambda: Network([(0, -1)]), r"\(0, -1\) is not among the nodes"),
+    "negative": (lambda: Network([(0, -1)]), "node numbers must be from 0"),
     "too large": (lambda: Network([(0, 5)], nodes=3), r"\(0, 5\) is not among the nodes 0 to 2"),
     "none": (lambda: Network([]), "edges: there are none"),
     "one node": (lambda: Network([], nodes=1), "nodes: got 1; a network has at least 2"),

@@ -155,7 +155,7 @@ def _averaging(readings, names, places) -> _Task:
 def _task(data, node, value, target, features, l2, intercept, standardise, at) -> _Task | None:
     """The task of a table; None without one."""
     if data is None:
-        if node or value or target or at:
+        if node or value or target or at or features:
             raise ValueError("data: say which table has these columns, with --data")
         return None
     if (value is None) == (target is None):
@@ -266,10 +266,15 @@ def _pairs(path: Path) -> list[tuple[str, str]]:
 
     if not path.is_file():
         raise ValueError(f"edges: there is no file {str(path)!r}; check the path")
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [row for row in csv.reader(file) if row]
-    if not rows or any(len(row) != 2 for row in rows):
-        raise ValueError(f"edges: {path.name}: expected a header and two columns of node names")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except UnicodeDecodeError:
+        raise ValueError(f"edges: {path.name} is not UTF-8 text") from None
+    if len(rows) < 2 or any(len(row) != 2 for row in rows):
+        raise ValueError(
+            f"edges: {path.name}: expected a header, then two columns of node names, at least one pair"
+        )
     pairs = [(a.strip(), b.strip()) for a, b in rows]
     nodes = {name for pair in pairs[1:] for name in pair}
     if pairs[0][0] in nodes or pairs[0][1] in nodes:

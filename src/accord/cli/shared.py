@@ -24,6 +24,8 @@ def places(output: Path, csv: Path | None) -> Path:
     """The report's path, its folder made."""
     output = output if output.suffix == ".html" else output / "report.html"
     for path in (output, *([csv] if csv else [])):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give the path of a file")
         path.parent.mkdir(parents=True, exist_ok=True)
     return output
 

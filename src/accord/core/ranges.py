@@ -4,6 +4,7 @@ import dataclasses
 import math
 import numbers
 
+import numpy as np
 from jax.core import Tracer
 
 # name: (accepts, in words); bounds that all algorithms and oracles share.
@@ -52,8 +53,10 @@ def check_hyperparameters(algorithm) -> None:
         accepts, words = _RANGES[field.name]
         if field.name in getattr(algorithm, "may_be_zero", ()) and value == 0:
             continue
-        if isinstance(value, bool) or (
-            not isinstance(value, numbers.Real) and not hasattr(value, "dtype")
+        if (
+            np.ndim(value)
+            or isinstance(value, bool)
+            or (not isinstance(value, numbers.Real) and not hasattr(value, "dtype"))
         ):
             raise TypeError(
                 f"{cls}({field.name}=...): got {value!r} of type {type(value).__name__}; "

@@ -1,6 +1,7 @@
 """What every engine needs of a run before its first round: checked, resolved and cast."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -91,8 +92,9 @@ def check_whole(name: str, value, least: int, bits: int) -> None:
 
 def check_record(record) -> bool:
     """Whether models are recorded; raises ``ValueError`` for something else to be recorded."""
-    names = {record} if isinstance(record, str) else set(record)
-    if names - {"x"}:
+    one = isinstance(record, str) or not isinstance(record, Iterable)
+    names = [record] if one else list(record)
+    if any(not isinstance(name, str) or name != "x" for name in names):
         raise ValueError(
             f'record: got {record!r}; accepted is ("x",), the models of recorded rounds'
         )
@@ -146,6 +148,8 @@ def checked_start(x0, problem, dtype):
     x0 = expected if x0 is None else x0
     if isinstance(expected, np.ndarray):
         x0 = np.asarray(x0)
+        if x0.dtype.kind not in "fiub":
+            raise ValueError(f"x0: got {x0.dtype}; accepted are numbers in the shape of the model")
     wanted, given = jax.tree.structure(expected), jax.tree.structure(x0)
     if wanted != given:
         raise ValueError(f"x0: its structure is {given}; expected {wanted}")

@@ -1,6 +1,5 @@
 """Who wakes in a round, which messages are lost, and which nodes are down."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,7 +68,8 @@ class GilbertElliott:
 class Outage(NamedTuple):
     """A node that is down from round ``first`` to round ``last`` (counted from 1, both included).
 
-    It neither acts nor hears; what is sent to it is lost.
+    It neither acts nor hears; what is sent to it is lost. Where nodes act together, messages travel between
+    rounds: what was sent in the round before ``first`` is lost, and in round ``last`` it arrives.
     """
 
     node: Any
@@ -100,7 +100,14 @@ def parse_activation(activation, nodes: int, rounds: int) -> Waking:
     elif isinstance(activation, PoissonClock):
         return Waking("turn", "rates", _rates(activation.rates, nodes))
     elif isinstance(activation, np.ndarray | list | tuple):
-        return _schedule(np.asarray(activation), nodes, rounds)
+        try:
+            return _schedule(np.asarray(activation), nodes, rounds)
+        except ValueError as error:
+            if "inhomogeneous" not in str(error):
+                raise
+            raise ValueError(
+                "activation: its rounds have different lengths; one is wanted"
+            ) from None
     raise ValueError(
         f'activation: got {activation!r}; accepted are "synchronous", "asynchronous", RandomSubset(share), '
         "PoissonClock(rates), and an array: node numbers (rounds,) or (rounds, turns), or booleans "
@@ -109,7 +116,10 @@ def parse_activation(activation, nodes: int, rounds: int) -> Waking:
 
 
 def _rates(rates, nodes: int) -> np.ndarray:
-    rates = np.ones(nodes) if rates is None else np.asarray(rates, float)
+    try:
+        rates = np.ones(nodes) if rates is None else np.asarray(rates, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"PoissonClock(rates=...): got {rates!r}; expected numbers") from None
     if rates.shape != (nodes,) or not (np.isfinite(rates).all() and (rates > 0).all()):
         raise ValueError(
             f"PoissonClock(rates=...): shape {rates.shape}; expected ({nodes},) numbers > 0"
@@ -166,12 +176,12 @@ def parse_losses(loss_probability) -> Losses:
 def parse_outages(outages, network) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """(nodes, first rounds, last rounds), rounds counted from 0; None where there are none."""
     found = []
-    for outage in outages:
+    for outage in () if outages is None else outages:
         if not isinstance(outage, tuple) or len(outage) != 3:
             raise ValueError(f"outages: got {outage!r}; expected Outage(node, first, last)")
         node, first, last = outage
         whole = all(isinstance(r, int | np.integer) for r in (first, last))
-        if not whole or not 1 <= first <= last < math.inf:
+        if not whole or not 1 <= first <= last < 2**31:
             raise ValueError(
                 f"outages: node {node!r} from round {first!r} to {last!r}; expected whole numbers, "
                 "1 <= first <= last"

@@ -95,6 +95,8 @@ class Constraints:
         """The arrays for nodes of these dimensions (nodes,), which must fit."""
         network = self._network
         found = [self.sides(i, j, dimensions) for i, j in network.edges]
+        if not any(side.any() for sides in found for side in sides[:2]):
+            raise ValueError("network: it has no edge with a B that is not zero; nothing is shared")
         m, d = max(len(c) for _, _, c in found), int(dimensions.max())
         size = len(network.target)
         matrices, offsets = np.zeros((size, m, d)), np.zeros((size, m))
@@ -129,7 +131,7 @@ class Constraints:
         C, c, owners = stacked(self._network, arrays)
         x = lsqr(C, c, atol=1e-14, btol=1e-14, iter_lim=20 * sum(C.shape))[0]
         apart = abs(C @ x - c)
-        if apart.max() > 1e-8 * max(1.0, abs(c).max()):
+        if apart.max() > 1e-8 * abs(c).max():
             i, j = self._network.edges[owners[apart.argmax()]]
             names = self._network.names
             raise ValueError(

@@ -75,7 +75,8 @@ def star(nodes):
 
 
 def _probability(name: str, value) -> float:
-    if not isinstance(value, int | float | np.number) or not 0 < value <= 1:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 < value <= 1:
         raise ValueError(f"{name}: got {value!r}; accepted is a number in (0, 1]")
     return float(value)
 
@@ -133,7 +134,12 @@ def small_world(nodes, neighbours, rewiring, seed):
     n, k = _whole("nodes", nodes, 3), _whole("neighbours", neighbours, 2)
     if k >= n:
         raise ValueError(f"neighbours: got {k}; accepted are 2 to {n - 1}, fewer than the nodes")
-    if not 0 <= rewiring <= 1:
+    if k % 2:
+        raise ValueError(
+            f"neighbours: got {k}; accepted is an even number, half of them on each side"
+        )
+    number = isinstance(rewiring, int | float | np.number) and not isinstance(rewiring, bool)
+    if not number or not 0 <= rewiring <= 1:
         raise ValueError(f"rewiring: got {rewiring!r}; accepted is a number in [0, 1]")
     make = lambda s: networkx.watts_strogatz_graph(n, k, rewiring, seed=s)  # noqa: E731
     edges, nodes, _ = _connected(make, seed, "neighbours")
@@ -142,6 +148,8 @@ def small_world(nodes, neighbours, rewiring, seed):
 
 def from_networkx(graph):
     """The nodes in their order, named where they are not 0 .. n - 1."""
+    if not hasattr(graph, "is_directed"):
+        raise TypeError(f"graph: got {type(graph).__name__}; expected a networkx.Graph")
     if graph.is_directed() or graph.is_multigraph():
         raise ValueError(
             "graph: it is directed or has parallel edges; give networkx.Graph(graph) instead"
@@ -159,7 +167,10 @@ def from_positions(positions, neighbours):
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
 
-    places = np.asarray(positions, float)
+    try:
+        places = np.asarray(positions, float)
+    except (TypeError, ValueError):
+        raise ValueError("positions: expected numbers (sites, 2)") from None
     if places.ndim != 2 or places.shape[1] != 2 or not np.isfinite(places).all():
         raise ValueError(f"positions: shape {places.shape}; expected finite numbers (sites, 2)")
     n = _whole("positions", len(places), 2)

@@ -13,10 +13,16 @@ from accord.graph.defaults import resolve
 from accord.graph.mixing import DGD, EXTRA, Gossip, GradientTracking
 from accord.graph.network import Network
 from accord.graph.pdmm import PDMM
-from accord.graph.reference import NetworkReference, consensus_reference, kkt_reference
+from accord.graph.reference import (
+    NetworkReference,
+    consensus_reference,
+    kkt_reference,
+    node_factors,
+)
 from accord.problems import Problem
 from accord.problems.base import checked_dtype
 from accord.problems.quadratic import AveragingProblem
+from accord.theory import scaled
 
 METHODS = {m.__name__: m for m in (PDMM, DGD, EXTRA, GradientTracking, Gossip)}
 
@@ -61,6 +67,8 @@ def make_job(
 ) -> GraphJob:
     """Checks everything that can be checked before compiling, and fills in the defaults."""
     _check_kinds(method, network, problem)
+    if reference not in (None, True, False):
+        raise TypeError(f"reference: got {reference!r}; accepted are True, False and None")
     with jax.enable_x64(True):
         return _make_job(
             method, network, _weighed(problem, weights), rounds, seed, activation, loss_probability,
@@ -91,7 +99,7 @@ def _check_kinds(method, network, problem) -> None:
 
 
 def _weighed(problem, weights: str):
-    if weights not in ("equal", "problem"):
+    if not isinstance(weights, str) or weights not in ("equal", "problem"):
         raise ValueError(f'weights: got {weights!r}; accepted are "equal" and "problem"')
     counted = problem.weights > 0
     if weights == "problem" or np.ptp(problem.weights[counted]) == 0:
@@ -123,7 +131,7 @@ def _make_job(
         _check_mixing(method, problem, rule, disturbed, consensus)
     _check_needs(method, problem)
     pulls = None if consensus else coupling.rotation(network, arrays)[0]
-    method = resolve(method, problem, network, pulls)
+    method = resolve(method, scaled(problem, node_factors(problem)), network, pulls)
     start = checked_start(x0, problem, dtype)
     stacked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(network), *leaf.shape)), start)
     return GraphJob(
@@ -172,29 +180,38 @@ def _check_mixing(method, problem, rule, disturbed, consensus) -> None:
 
 def _check_needs(method, problem) -> None:
     oracle = getattr(method, "oracle", None)
+    solver = hasattr(oracle, "needs") and hasattr(oracle, "init") and not isinstance(oracle, type)
+    if oracle is not None and not solver:
+        raise TypeError(
+            f"PDMM(oracle=...): got {oracle!r}; accepted is a local solver such as "
+            "accord.oracles.GradientDescent()"
+        )
     lacking = sorted(getattr(oracle, "needs", frozenset()) - problem.offers)
     if lacking:
         raise ValueError(
             f"oracle: {type(oracle).__name__} needs {lacking[0]!r}, which the problem {problem.name!r} does "
             f"not offer (it offers {', '.join(sorted(problem.offers))})"
         )
-    if oracle is not None and (isinstance(oracle, type) or not callable(oracle)):
-        raise TypeError(
-            f"PDMM(oracle=...): got {oracle!r}; accepted is a local solver such as "
-            "accord.oracles.GradientDescent()"
-        )
 
 
 def _reference(problem, network, arrays, wanted):
+    """The optimum, where it is wanted or cheap; a problem without one is refused in either case."""
     if wanted is False:
         return None
-    try:
-        if arrays is not None:
-            return kkt_reference(problem, network, arrays)
-        if wanted is None and not reference_is_cheap(problem):
-            return None
-        return consensus_reference(problem)
-    except ValueError:
-        if wanted:
-            raise
+    if arrays is not None:
+        found = kkt_reference(problem, network, arrays)
+    elif wanted is None and not reference_is_cheap(problem):
         return None
+    else:
+        try:
+            found = consensus_reference(problem)
+        except ValueError:
+            if wanted:
+                raise
+            return None
+    if wanted and found is None:
+        raise ValueError(
+            "reference: there is none to be had: the problem is not known to be convex, is not quadratic "
+            "where constraints want it, is too large, or has several optima"
+        )
+    return found

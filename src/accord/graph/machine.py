@@ -18,6 +18,9 @@ from accord.graph.rounds import ROUNDS, Plan, Setup, State, gradients_of, measur
 from accord.objectives import Quadratic, factored
 from accord.oracles import Exact
 
+OPTIMALITY = ("consensus", "residual", "dual_residual", "gradient_norm")
+"""The columns that all vanish at the optimum, and nowhere else."""
+
 
 class Scale(NamedTuple):
     """What the judge holds a row against; ``tolerance`` is -1 for never."""
@@ -29,8 +32,7 @@ class Scale(NamedTuple):
 
 def _judge(row, scale: Scale):
     """RUNNING, CONVERGED, DIVERGED or NOT_FINITE, from a recorded row."""
-    parts = ("consensus", "residual", "dual_residual", "gradient_norm")
-    worst = jnp.max(jnp.stack([row[name] for name in parts if name in row]))
+    worst = jnp.max(jnp.stack([row[name] for name in OPTIMALITY if name in row]))
     code = jnp.where(worst > scale.explosion, DIVERGED, RUNNING)
     code = jnp.where(worst <= scale.tolerance, CONVERGED, code)
     return jnp.where(jnp.isfinite(row["objective"] + worst), code, NOT_FINITE)
@@ -137,12 +139,12 @@ class Machine:
     def _sizes(self, network) -> np.ndarray:
         """Numbers that a node sends when it acts."""
         job = self.job
+        vectors = getattr(job.method, "vectors", 1)
         whole = sum(leaf.size // len(network) for leaf in jax.tree.leaves(job.x0))
         if job.broadcast:
             own = getattr(job.problem, "dimensions", np.full(len(network), whole))
-            return np.asarray(own, np.int64)
+            return vectors * np.asarray(own, np.int64)
         if job.arrays is None:
-            vectors = getattr(job.method, "vectors", 1)
             return network.degrees.astype(np.int64) * whole * vectors
         return np.bincount(network.source, job.arrays.rows, len(network)).astype(np.int64)
 
@@ -161,6 +163,7 @@ class Machine:
                 o = jax.vmap(rotated)(o, self._basis[m])
             if isinstance(o, Quadratic) and isinstance(oracle, Exact):
                 o = jax.vmap(factored)(o, penalty[m].astype(job.dtype))
+                self._check_determined(o.hessian, penalty[m], m)
             objectives.append(o)
         members = tuple(jnp.asarray(m, "int32") for m in prepared.clients)
         flat = np.concatenate([np.asarray(m) for m in members])
@@ -171,6 +174,20 @@ class Machine:
         order = np.argsort(flat)
         place = tuple(jnp.asarray(a[order], "int32") for a in (bucket, row))
         return tuple(objectives), members, jnp.asarray(order), place
+
+    def _check_determined(self, hessians, penalties, members) -> None:
+        """Raises where a node's sub-problem is flat: neither f_i nor its constraints hold x_i there."""
+        if self.job.arrays is None:
+            return
+        held = np.asarray(hessians) + np.asarray(penalties)[:, None, :] * np.eye(hessians.shape[-1])
+        values = np.linalg.eigvalsh(held)
+        flat = np.flatnonzero(values[:, 0] <= 1e-14 * values[:, -1])
+        if len(flat):
+            name = self.job.network.names[int(np.asarray(members)[flat[0]])]
+            raise ValueError(
+                f"network: x of node {name} is not determined: f_i is flat in a direction that none of its "
+                "constraints holds; add l2, or a constraint"
+            )
 
     def init(self) -> State:
         """The state before the first round: every model, and every z, at the start."""

@@ -166,29 +166,41 @@ class Network:
         lifted = diags_array(top - self.degrees.astype(float)) + self.adjacency()
         return top - float(_eigenvalues(lifted, [(top, np.ones(self._count))], 1e-9).max())
 
-    @functools.cached_property
+    @property
     def bipartite(self) -> bool:
-        """Whether the nodes of a connected network fall into two sets without an edge inside."""
-        return self._sides is not None
+        """Whether the nodes fall into two sets without an edge inside."""
+        return not self._odd.any()
 
     @functools.cached_property
-    def _sides(self) -> np.ndarray | None:
-        """+1 and -1 for the two sets of a bipartite network, else None."""
+    def _sides(self) -> np.ndarray:
+        """+1 or -1 by the parity of the steps from the first node of each part."""
         from scipy.sparse.csgraph import dijkstra
 
-        steps = dijkstra(self.adjacency(), unweighted=True, indices=0)
-        sides = np.where(steps % 2 == 0, 1.0, -1.0)
-        return sides if (sides[self.source] != sides[self.target]).all() else None
+        first = np.unique(self.components, return_index=True)[1]
+        steps = dijkstra(self.adjacency(), unweighted=True, indices=first, min_only=True)
+        return np.where(steps % 2 == 0, 1.0, -1.0)
+
+    @functools.cached_property
+    def _odd(self) -> np.ndarray:
+        """Whether each part has a cycle of odd length, that is, is not bipartite."""
+        inside = self._sides[self.source] == self._sides[self.target]
+        odd = np.zeros(self.components.max() + 1, bool)
+        odd[self.components[self.source[inside]]] = True
+        return odd
 
     @functools.cached_property
     def mixing_rate(self) -> float:
-        """The largest |eigenvalue| of D^-1/2 A D^-1/2 other than 1 and, in a bipartite network, -1.
+        """The largest |eigenvalue| of D^-1/2 A D^-1/2 other than 1 and, in a bipartite part, -1.
 
         Beyond 600 nodes good to a thousandth: parameters are chosen by it, no more.
         """
         root = np.sqrt(np.maximum(self.degrees, 1.0))
         normalised = self.adjacency() * (1 / root)[:, None] * (1 / root)[None, :]
-        known = [(1.0, root)] if self._sides is None else [(1.0, root), (-1.0, self._sides * root)]
+        known = []
+        for part, odd in enumerate(self._odd):
+            own = np.where((self.components == part) & (self.degrees > 0), root, 0.0)
+            if own.any():
+                known += [(1.0, own)] + ([] if odd else [(-1.0, self._sides * own)])
         return float(abs(_eigenvalues(normalised, known, 1e-3)).max())
 
     @functools.cached_property
@@ -317,6 +329,8 @@ class Network:
 def _checked_edges(edges, nodes):
     """(pairs (E, 2) of numbers, names or None, number of nodes)."""
     names = None
+    if isinstance(nodes, bool | float | str):
+        raise TypeError(f"nodes: got {nodes!r}; accepted are a whole number, or the nodes' names")
     if nodes is not None and not isinstance(nodes, int | np.integer):
         names = tuple(nodes)
         _check_names(names, len(names))
@@ -362,13 +376,13 @@ def _pairs(edges) -> np.ndarray:
             f"edges: expected pairs of node numbers, as [(0, 1), (1, 2)], got an array of "
             f"{pairs.dtype} of shape {pairs.shape}; for names give nodes=[...] too"
         )
-    if pairs.max() >= 2**31:
-        raise ValueError("edges: node numbers must be below 2^31")
+    if pairs.max() >= 2**31 or pairs.min() < 0:
+        raise ValueError("edges: node numbers must be from 0 to 2^31 - 1")
     return pairs.astype(np.int32, copy=False)
 
 
 def _named_pair(edge, numbers):
-    pair = tuple(edge)
+    pair = tuple(edge) if isinstance(edge, Iterable) else ()
     if len(pair) != 2:
         raise ValueError(f"edges: got {edge!r}; expected a pair of nodes")
     for name in pair:

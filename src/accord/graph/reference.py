@@ -48,9 +48,8 @@ def kkt_reference(problem, network, arrays: EdgeArrays) -> NetworkReference | No
     None too where x is not unique; where constraints depend on each other the multipliers of least norm
     are given. Raises ``ValueError`` where there is no minimiser.
     """
-    quadratic = getattr(problem, "_given", None)
-    moments = getattr(problem, "_moments", None) if quadratic is None else quadratic
-    if moments is None or not isinstance(moments.hessian, np.ndarray):
+    moments = problem.quadratics()
+    if moments is None:
         return None
     H, b, shift = moments.hessian, moments.linear, np.asarray(moments.shift)
     n, d = b.shape

@@ -14,7 +14,7 @@ from accord.engines.job import check_record, check_whole
 from accord.engines.loop import drive
 from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE
 from accord.graph.job import make_job
-from accord.graph.machine import Machine, Scale
+from accord.graph.machine import OPTIMALITY, Machine, Scale
 from accord.graph.mixing import DGD
 from accord.graph.network import Network
 from accord.graph.reference import NetworkReference
@@ -24,7 +24,7 @@ COLUMNS = {
     "round": "rounds done",
     "activations": "times that a node acted, all nodes together",
     "messages": "messages sent: one to each neighbour, or one broadcast",
-    "lost": "messages that did not arrive",
+    "lost": "messages that did not arrive, in synchronous rounds up to those of the round before",
     "bytes": "bytes sent, all nodes together",
     "gradients": "local gradients, a node's mean (B of n rows: B/n; a factorised solve: 1)",
     "time": "time by the nodes' Poisson clocks",
@@ -40,7 +40,7 @@ COLUMNS = {
 """Every column of a graph run's history and its meaning. A column that cannot be had is absent."""
 
 _WHOLE = ("round", "activations", "messages", "lost", "bytes")
-_EXPLOSION = 1e6
+_EXPLOSION, _GROWN = 1e6, 10.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,7 +48,7 @@ class NetworkRun:
     """The outcome of ``accord.graph.run``.
 
     ``x``: the nodes' models (nodes, ...), a list of arrays where their dimensions differ; ``xs``: the
-    recorded ones (records, nodes, ...) with ``record=("x",)``, else None; ``status``; ``history``: one row
+    recorded ones (records, nodes, ...) with ``record=("x",)``, else None, never trimmed; ``status``; ``history``: one row
     a recorded round; ``start``: the measures before the first; ``algorithm`` with the parameters chosen;
     ``reference``: the optimum, or None; ``network``, ``problem``, ``seed``;
     ``seconds`` and ``compile_seconds``; ``state``: the engine's last state;
@@ -130,8 +130,10 @@ def run(
     check_whole("every", every, 1, 31)
     check_whole("seed", seed, 0, 63)
     keep = check_record(record)
-    if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
+    if tolerance is not None and not _is_small(tolerance):
         raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, or None")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress: got {progress!r}; accepted is a function of the latest row")
     job = make_job(
         algorithm, network, problem, rounds, seed, activation, loss_probability,
         communication=communication, outages=outages, weights=weights, x0=x0, dtype=dtype,
@@ -141,14 +143,18 @@ def run(
         return _run(job, rounds, every, keep, tolerance, progress)
 
 
+def _is_small(value) -> bool:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return number and 0 < value < np.inf
+
+
 def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
     machine = Machine(job)
     optimum = None if job.reference is None else machine.rotate(job.reference.x)
     state = machine.init()
     start = machine.measure(state, optimum)
     del start["round"]
-    parts = ("consensus", "residual", "dual_residual", "gradient_norm")
-    first = max(start.get(name, 0.0) for name in parts)
+    first = max(start.get(name, 0.0) for name in OPTIMALITY)
     # At a common start nodes may agree by accident: their own gradients tell the scale.
     slopes = jax.tree.leaves(job.problem.client_gradients(job.problem.initial()))
     spread = max((float(abs(g).max()) for g in slopes if g.size), default=1.0)
@@ -160,7 +166,7 @@ def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
     return NetworkRun(
         x=_trimmed(machine.models(driven.state), job.problem),
         xs=driven.models,
-        status=_status(driven.code, columns, start["objective"], spread, job, tolerance),
+        status=_status(driven.code, columns, max(first, spread, 1e-12), job, tolerance),
         history=_history(columns, job),
         start=start,
         algorithm=job.method,
@@ -195,7 +201,7 @@ def _history(columns, job) -> History:
     return History(columns, COLUMNS)
 
 
-def _status(code, columns, first, spread, job, tolerance) -> Status:
+def _status(code, columns, scale, job, tolerance) -> Status:
     last = {name: column[-1] for name, column in columns.items()}
     done = int(last["round"])
     apart = "consensus" if "consensus" in last else "residual"
@@ -210,9 +216,8 @@ def _status(code, columns, first, spread, job, tolerance) -> Status:
     if code in (DIVERGED, NOT_FINITE):
         name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
         return Status(name, f"in round {done}: {told}; {_cause(job)}")
-    if last["objective"] > first + abs(first) + len(job.network) * spread:
-        grown = f"sum_i f_i grew from {first:.3g} to {last['objective']:.3g}"
-        return Status(status.DIVERGED, f"after {done} rounds {grown}; {_cause(job)}")
+    if max(last.get(name, 0.0) for name in OPTIMALITY) > _GROWN * scale:
+        return Status(status.DIVERGED, f"after {done} rounds: {told}, and growing; {_cause(job)}")
     return Status(status.BUDGET_SPENT, f"{done} rounds are done: {told}.{_note(job)}")
 
 

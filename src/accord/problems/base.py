@@ -12,6 +12,7 @@ from jax import flatten_util
 
 from accord.core.messages import everyone
 from accord.data.clients import Clients
+from accord.objectives import Quadratic
 from accord.reference import Reference, minimise
 
 
@@ -156,6 +157,10 @@ class Problem:
         with jax.enable_x64(True):
             prepared = self.prepare()
             return np.asarray(_hessian(prepared.objectives, prepared.weights, self._cast(x)))
+
+    def quadratics(self) -> Quadratic | None:
+        """Every f_i as a quadratic, stacked NumPy arrays; None where they are none."""
+        return None
 
     def pooled_hessian(self) -> np.ndarray | None:
         """The Hessian of F where it is constant and small enough to form, else None."""

@@ -85,6 +85,10 @@ class LinearProblem(Problem):
             c[i] = 0.5 * (w * residual) @ residual + 0.5 * (ridge * centre) @ centre
         return Quadratic(H, b, c, np.broadcast_to(centre, (m, d)))
 
+    def quadratics(self):
+        """Every f_i as a quadratic, for least squares."""
+        return self._moments if self._quadratic and self._has_moments else None
+
     def _client_rows(self):
         """(i, X with the intercept's column, y, normalised weights) client by client, float64."""
         for i, (X, y) in enumerate(self.clients):

@@ -62,6 +62,10 @@ class QuadraticProblem(Problem):
     def curvature(self):
         return extreme_eigenvalues(self._given.hessian)
 
+    def quadratics(self):
+        """Every f_i as it was given."""
+        return self._given
+
     def pooled_hessian(self):
         """The Hessian of F."""
         return np.tensordot(self.weights, self._given.hessian, 1)
@@ -90,6 +94,12 @@ class AveragingProblem(Problem):
 
     def curvature(self):
         return np.ones(len(self)), np.ones(len(self))
+
+    def quadratics(self):
+        """Every f_i with the identity as its Hessian, around its reading."""
+        m, d = self._values.shape
+        identity = np.broadcast_to(np.eye(d), (m, d, d))
+        return Quadratic(identity, np.zeros((m, d)), np.zeros(m), self._values)
 
     @property
     def strongly_convex(self):

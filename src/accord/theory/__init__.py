@@ -2,7 +2,7 @@
 
 from accord.theory.certificate import Certificate, certificate
 from accord.theory.conditioning import conditioning_hint
-from accord.theory.constants import Constants, constants, has_bounds
+from accord.theory.constants import Constants, constants, has_bounds, scaled
 from accord.theory.defaults import resolve
 from accord.theory.heterogeneity import dissimilarity, skip_probability
 
@@ -15,5 +15,6 @@ __all__ = [
     "dissimilarity",
     "has_bounds",
     "resolve",
+    "scaled",
     "skip_probability",
 ]

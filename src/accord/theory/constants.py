@@ -1,5 +1,6 @@
 """L, mu and kappa of a problem: from the data where there is a bound, else a local estimate."""
 
+import copy
 from typing import NamedTuple
 
 import jax
@@ -41,6 +42,25 @@ def constants(problem: Problem) -> Constants:
     if "_constants" not in cache:
         cache["_constants"] = _constants(problem)
     return cache["_constants"]
+
+
+def scaled(problem: Problem, factors: np.ndarray) -> Problem:
+    """The problem with the constants of factors_i f_i in place of those of f_i; F's own mu stays."""
+    if np.ptp(factors) == 0:
+        return problem
+    c, new = constants(problem), copy.copy(problem)
+    L = factors * c.client_smoothness
+    mus = None if c.client_strong_convexity is None else factors * c.client_strong_convexity
+    mu = c.strong_convexity
+    if mu is not None:
+        mu = float((factors * mu if mus is None else mus)[factors > 0].min())
+    new.__dict__["_constants"] = c._replace(
+        smoothness=float(L.max()),
+        strong_convexity=mu,
+        client_smoothness=L,
+        client_strong_convexity=mus,
+    )
+    return new
 
 
 def has_bounds(problem: Problem) -> bool:
