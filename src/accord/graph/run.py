@@ -48,11 +48,10 @@ class NetworkRun:
     """The outcome of ``accord.graph.run``.
 
     ``x``: the nodes' models (nodes, ...), a list of arrays where their dimensions differ; ``xs``: the
-    recorded ones (records, nodes, ...) with ``record=("x",)``, else None, never trimmed; ``status``; ``history``: one row
-    a recorded round; ``start``: the measures before the first; ``algorithm`` with the parameters chosen;
-    ``reference``: the optimum, or None; ``network``, ``problem``, ``seed``;
-    ``seconds`` and ``compile_seconds``; ``state``: the engine's last state;
-    ``machine``: the engine.
+    recorded ones (records, nodes, ...) with ``record=("x",)``, never trimmed, else None; ``status``;
+    ``history``: one row a recorded round; ``start``: the measures before the first; ``algorithm`` with the
+    parameters chosen; ``reference``: the optimum, or None; ``network``, ``problem``, ``seed``; ``seconds``
+    in the rounds and ``compile_seconds``; ``state``: the engine's last state; ``machine``: the engine.
     """
 
     x: Any
