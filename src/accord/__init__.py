@@ -20,6 +20,7 @@ from accord.algorithms import (
     GradientDescent,
     InexactFedSplit,
     LinearDecay,
+    Newton,
     Scaffnew,
 )
 from accord.core import Algorithm, Exactness, Status
@@ -47,6 +48,7 @@ __all__ = [
     "GradientDescent",
     "InexactFedSplit",
     "LinearDecay",
+    "Newton",
     "Run",
     "Scaffnew",
     "Status",

@@ -78,6 +78,84 @@ def minimise(problem, tolerance: float = 1e-12) -> Reference:
         return _minimise(_Flat(problem), tolerance)
 
 
+def minimise_regularised(problem, tolerance: float = 1e-12) -> Reference:
+    """The minimiser of a convex F with an l1 regulariser: L-BFGS-B on x = u - v with u, v >= 0 to find
+    the signs, then Newton's method on the entries that are not zero, until the zeros stay.
+    """
+    with jax.enable_x64(True):
+        return _minimise_regularised(problem, tolerance)
+
+
+def _minimise_regularised(problem, tolerance) -> Reference:
+    from scipy.optimize import minimize
+
+    smooth, whole = _Flat(problem.without_regulariser()), _Flat(problem)
+    weights = smooth.ravel(problem.regulariser.weights(smooth.tree(smooth.start)))
+    size = weights.size
+    curved = np.diag(smooth.hessian(smooth.start))
+    units = np.sqrt(np.where(curved > 0, curved, 1.0))
+
+    def split(parts):
+        u = (parts[:size] - parts[size:]) / units
+        value, gradient = smooth.evaluate(u)
+        sided = np.concatenate([gradient + weights, weights - gradient]) / np.tile(units, 2)
+        return value + weights / units @ (parts[:size] + parts[size:]), sided
+
+    options = {"maxiter": 2000, "maxfun": 4000, "ftol": 0.0, "gtol": 1e-9}
+    found = minimize(
+        split, np.zeros(2 * size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * (2 * size),
+        options=options,
+    ).x  # fmt: skip
+    x = (found[:size] - found[size:]) / units
+    scale = max(1.0, smooth.spread(smooth.start), smooth.spread(x))
+    target = scale * (tolerance if problem.dtype == "float64" else 1e-5)
+    active = (abs(x) * units > 1e-6 * max(abs(x * units).max(), 1e-300)) | (weights == 0)
+    for _ in range(4 * size + 20):
+        x = _on_active(smooth, np.where(active, x, 0.0), active, weights)
+        slope = smooth.evaluate(x)[1]
+        wrong = ~active & (abs(slope) > weights + target)
+        if not wrong.any():
+            break
+        # The worst of the zeros is let go, in the direction in which F falls.
+        k = np.argmax(np.where(wrong, abs(slope) - weights, -np.inf))
+        active[k], x[k] = True, -np.sign(slope[k]) * 1e-12
+    objective, gradient = whole.evaluate(x)
+    norm = float(np.linalg.norm(gradient))
+    if not norm <= target:
+        raise ValueError(_NO_MINIMISER.format(norm=norm))
+    model = tree_util.tree_map(np.asarray, whole.tree(x))
+    held = smooth.hessian(x)[np.ix_(active, active)]
+    return Reference(model, objective, norm, _rank(held) == active.sum() if active.any() else True)
+
+
+def _on_active(smooth: "_Flat", x, active, weights):
+    """Newton's method on the active entries; the first one that a step brings to zero is let go there."""
+    for _ in range(200):
+        kept = np.flatnonzero(active)
+        if not len(kept):
+            break
+        value, gradient = smooth.evaluate(x)
+        value += weights @ abs(x)
+        slope = gradient + weights * np.sign(x)
+        step = np.zeros(len(x))
+        step[kept] = -solve(smooth.hessian(x)[np.ix_(kept, kept)], slope[kept])[0]
+        crossing = active & (weights > 0) & (x * (x + step) < 0)
+        ends = np.where(crossing, -x / np.where(step == 0, 1, step), 1.0)
+        length = first = float(ends.min())
+        while length > 1e-10:
+            trial = smooth.evaluate(x + length * step)[0] + weights @ abs(x + length * step)
+            if trial <= value + 1e-13 * abs(value):
+                break
+            length /= 2
+        x = x + length * step
+        if length == first and crossing.any():
+            hit = crossing & (ends == first)
+            x[hit], active[hit] = 0.0, False
+        elif np.linalg.norm(step) <= 1e-14 * np.linalg.norm(x):
+            break
+    return x
+
+
 class _Flat:
     """A problem over raveled parameters, in double precision outside."""
 

@@ -105,6 +105,18 @@ SOURCES = {
             doi="10.1561/2200000016",
         ),
         Source(
+            "green1984iteratively",
+            "article",
+            ("Peter J. Green",),
+            "Iteratively Reweighted Least Squares for Maximum Likelihood Estimation, and some "
+            "Robust and Resistant Alternatives",
+            "Journal of the Royal Statistical Society. Series B",
+            1984,
+            "46",
+            "2",
+            "149-192",
+        ),
+        Source(
             "karimireddy2020scaffold",
             "inproceedings",
             (

@@ -10,6 +10,7 @@ from accord.algorithms.fedsplit import FedSplit
 from accord.algorithms.gpdmm import GPDMM
 from accord.algorithms.gradient_descent import GradientDescent
 from accord.algorithms.inexact_fedsplit import InexactFedSplit
+from accord.algorithms.newton import Newton
 from accord.algorithms.pdmm import PDMM
 from accord.algorithms.scaffnew import Scaffnew
 from accord.algorithms.scaffold import SCAFFOLD
@@ -18,6 +19,7 @@ REGISTRY = {
     algorithm.__name__: algorithm
     for algorithm in (
         GradientDescent,
+        Newton,
         FedAvg,
         FedProx,
         SCAFFOLD,

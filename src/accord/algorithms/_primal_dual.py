@@ -17,7 +17,12 @@ class PrimalDual(Algorithm):
 
     absent: ClassVar[Any] = "latest"
     state_in_message: ClassVar[bool] = True
+    proximal = True
     penalty: Any
+
+    @property
+    def proximal_step(self):
+        return 1 / self.penalty
 
     def init_server(self, x):
         return Model(x)

@@ -45,6 +45,11 @@ class ADMM(Algorithm):
     oracle_memory = True
     exact_when = "an oracle without minibatch noise"
     local = "exact"
+    proximal = True
+
+    @property
+    def proximal_step(self):
+        return 1 / self.penalty
 
     def init_server(self, x):
         return Model(x)

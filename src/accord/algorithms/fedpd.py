@@ -81,6 +81,10 @@ class FedPD(ADMM):
         vanishes = getattr(p, "vanishes", False) or (isinstance(p, int | float) and p == 0)
         return Exactness(vanishes and not self.noisy, "skip_probability 0, or falling to 0")
 
+    @property
+    def proximal(self):
+        return self.exact.reaches
+
     def init_server(self, x):
         return Server(x, 0, 0)
 

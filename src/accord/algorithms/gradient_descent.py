@@ -30,7 +30,12 @@ class GradientDescent(Algorithm):
     absent = "latest"
     delayed = True
     step_bound = 2.0
+    proximal = True
     source = "nesterov2018lectures"
+
+    @property
+    def proximal_step(self):
+        return self.step_size
 
     def init_server(self, x):
         return Model(x)

@@ -79,7 +79,9 @@ def literal(text: str):
 
 
 def _oracle(name: str):
-    solvers = [n for n in oracles.__all__ if n not in ("Oracle", "Solution", "steps")]
+    solvers = [
+        n for n in oracles.__all__ if n not in ("Oracle", "Solution", "newton_step", "steps")
+    ]
     if name not in solvers:
         raise ValueError(closest(name, solvers, "methods: oracle"))
     return getattr(oracles, name)()

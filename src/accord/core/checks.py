@@ -55,6 +55,11 @@ def check_fit(algorithm, problem, partial: bool) -> None:
             f"{name} needs {lacking[0]!r}, which the problem {problem.name!r} does not offer "
             f"(it offers {', '.join(sorted(problem.offers))}): {advice}"
         )
+    if problem.regulariser is not None and not algorithm.proximal:
+        raise ValueError(
+            f"{name} has no proximal step at the server, which l1 > 0 wants: take Newton, PDMM, ADMM, "
+            "GPDMM, AGPDMM or GradientDescent, or l1=0"
+        )
     oracle = getattr(algorithm, "oracle", None)
     if getattr(oracle, "stateful", False) and not algorithm.oracle_memory:
         raise ValueError(

@@ -54,6 +54,9 @@ class Algorithm:
       would bias the method for ever.
     - ``dual(state, x)``: the dual lambda_{s|i} of a client given the server's model, equal to
       -grad f_i(x*) at the optimum.
+    - ``proximal_step``: the s for which x <- prox_{s h}(x) after ``server`` makes the method solve
+      F + h, h the problem's regulariser; or ``regularised`` itself, the server's step with it.
+      ``proximal`` says that it has one of them.
     """
 
     def __post_init__(self):
@@ -105,13 +108,30 @@ class Algorithm:
     source: ClassVar[str] = ""
     """Key of the paper in ``accord.sources``."""
 
+    proximal: Any = False
+    """Whether the method takes a regulariser h, at the server."""
+
+    proximal_step: Any = None
+
     def init_client(self, x, objective):
         return ()
 
     recover_client: Any = None
 
+    def regularised(self, server, mean, share, regulariser):
+        """The next server state where F has a regulariser."""
+        after = self.server(server, mean, share)
+        return after._replace(x=regulariser.prox(after.x, self.proximal_step))
+
     def broadcast(self, server):
         return server.x
+
+
+def next_server(algorithm, server, mean, share, regulariser):
+    """The server's step, with the problem's regulariser or None."""
+    if regulariser is None:
+        return algorithm.server(server, mean, share)
+    return algorithm.regularised(server, mean, share, regulariser)
 
 
 FUNCTIONS = ("init_server", "init_client", "broadcast", "client", "server")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord import tree
-from accord.core import keys, messages
+from accord.core import keys, messages, next_server
 from accord.engines.job import Job
 from accord.engines.measures import (
     RUNNING,
@@ -87,7 +87,8 @@ class Debug:
         if share > 0:
             mean = self._mean(latest, mask, share)
             with _stage(algorithm, state.round + 1, "server"):
-                server = algorithm.server(server, mean, share if job.partial else 1.0)
+                share = share if job.partial else 1.0
+                server = next_server(algorithm, server, mean, share, self._prepared.regulariser)
         after = State(
             server,
             tuple(clients),
@@ -120,7 +121,10 @@ class Debug:
     def measure(self, x, yardstick: Yardstick) -> dict[str, float]:
         """The measures of a model, outside any round."""
         with jax.enable_x64(True):
-            row = model_measures(self._prepared.objectives, self._prepared.weights, x, yardstick)
+            prepared = self._prepared
+            row = model_measures(
+                prepared.objectives, prepared.weights, x, yardstick, prepared.regulariser
+            )
             return {name: float(value) for name, value in row.items()}
 
     def _row(self, state, seen, yardstick):

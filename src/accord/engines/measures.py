@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from accord import tree
 from accord.core.messages import everyone
-from accord.problems import value_and_client_gradients
+from accord.problems import value_and_client_gradients, with_regulariser
 
 RUNNING, CONVERGED, DIVERGED, NOT_FINITE = range(4)
 
@@ -28,9 +28,12 @@ class Yardstick(NamedTuple):
     least: Any = None
 
 
-def model_measures(objectives, weights, x, yardstick: Yardstick) -> dict[str, Any]:
+def model_measures(
+    objectives, weights, x, yardstick: Yardstick, regulariser=None
+) -> dict[str, Any]:
     """objective and gradient_norm of F at x; gap and distance where the optimum is known."""
     value, gradient = everyone(value_and_client_gradients(objectives, x), weights)
+    value, gradient = with_regulariser(x, value, gradient, regulariser)
     row = {"objective": value, "gradient_norm": tree.norm(gradient)}
     if yardstick.least is not None:
         row["gap"] = value - yardstick.least

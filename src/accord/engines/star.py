@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from accord.core import checks, keys, messages, parameters
+from accord.core import checks, keys, messages, next_server, parameters
 from accord.engines.job import Job
 from accord.engines.loop import make_room, record_rounds, same_dtypes, unpacked
 from accord.engines.measures import (
@@ -46,6 +46,7 @@ class Setup(NamedTuple):
     objectives: tuple[Any, ...]
     weights: tuple[Any, ...]
     members: tuple[Any, ...]
+    regulariser: Any
     key: Any
     heard: Any
     schedule: Any
@@ -100,11 +101,12 @@ def one_round(plan: Plan, setup: Setup, state: State) -> tuple[State, Seen]:
         infos.append(info)
     if plan.partial:
         mean, share = messages.mean(latest, setup.weights, masks, algorithm.absent)
-        after = algorithm.server(server, mean, share)
+        after = next_server(algorithm, server, mean, share, setup.regulariser)
         # A round that hears only clients of weight zero has no mean.
         after = jax.tree.map(lambda a, b: jnp.where(share > 0, a, b), after, server)
     else:
-        after = algorithm.server(server, messages.everyone(latest, setup.weights), 1.0)
+        mean = messages.everyone(latest, setup.weights)
+        after = next_server(algorithm, server, mean, 1.0, setup.regulariser)
     new_state = State(
         after,
         tuple(clients),
@@ -124,7 +126,7 @@ _one_round = jax.jit(one_round, static_argnums=0)
 
 def _measure(plan: Plan, setup: Setup, state: State, seen: Seen, yardstick) -> dict[str, Any]:
     x = state.server.x
-    row = model_measures(setup.objectives, setup.weights, x, yardstick)
+    row = model_measures(setup.objectives, setup.weights, x, yardstick, setup.regulariser)
     for name in ("round", "iterations", "gradients", "heard"):
         row[name] = getattr(state, name)
     if seen.models[0] is not None:
@@ -172,6 +174,7 @@ class Star:
                 prepared.objectives,
                 prepared.weights,
                 prepared.clients,
+                prepared.regulariser,
                 keys.run_key(job.seed),
                 job.heard,
                 schedule,
@@ -222,7 +225,7 @@ class Star:
                 checks.check_same("client", "state", state, new)
                 info.get("x")
             with checks.named(algorithm, "server"):
-                after = algorithm.server(server, message, 1.0)
+                after = next_server(algorithm, server, message, 1.0, self.setup.regulariser)
                 checks.check_same("server", "server state", server, after)
             return inbox, message, state
 
@@ -254,7 +257,8 @@ class Star:
     def measure(self, x, yardstick: Yardstick) -> dict[str, float]:
         """The measures of a model, outside any round."""
         with jax.enable_x64(True):
-            row = _model_measures(self.setup.objectives, self.setup.weights, x, yardstick)
+            setup = self.setup
+            row = _model_measures(setup.objectives, setup.weights, x, yardstick, setup.regulariser)
             return {name: float(value) for name, value in row.items()}
 
     def advance(self, state, yardstick, every, end, last, capacity, keep_models):

@@ -92,6 +92,10 @@ def _check_kinds(method, network, problem) -> None:
         raise TypeError(
             f"problem: expected one made by accord.problems, got {type(problem).__name__}"
         )
+    if problem.regulariser is not None:
+        raise ValueError(
+            "problem: l1 is met by a server's proximal step, and a network has no server; use l1=0"
+        )
     if len(problem) != len(network):
         raise ValueError(
             f"problem: it has {len(problem)} clients and the network {len(network)} nodes; client i is node i"

@@ -9,7 +9,7 @@ from accord.objectives.losses import (
     SoftmaxLoss,
     SquaredLoss,
 )
-from accord.objectives.penalties import BoundedPenalty, Ridge
+from accord.objectives.penalties import BoundedPenalty, Lasso, Ridge
 from accord.objectives.quadratic import (
     FactoredQuadratic,
     Quadratic,
@@ -23,6 +23,7 @@ __all__ = [
     "CustomObjective",
     "FactoredQuadratic",
     "HuberLoss",
+    "Lasso",
     "LinearObjective",
     "LogisticLoss",
     "PoissonLoss",

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import flatten_util
 
 from accord import tree
 
@@ -45,6 +46,11 @@ class CustomObjective:
     def hessian_product(self, x, direction):
         """The Hessian of f at x applied to a direction."""
         return jax.jvp(self.grad, (x,), (direction,))[1]
+
+    def second_derivative(self, x):
+        """The Hessian of f at x over the raveled parameters (P, P)."""
+        flat, unravel = flatten_util.ravel_pytree(x)
+        return jax.hessian(lambda v: self.value(unravel(v)))(flat)
 
     def scaled(self, factor):
         """factor * f."""

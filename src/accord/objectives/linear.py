@@ -35,8 +35,7 @@ class LinearObjective:
         return features @ x[:-1] + x[-1] if self.intercept else features @ x
 
     def _pull_back(self, features, residuals):
-        # A' r without a transposed copy of A, which XLA makes for a single client.
-        pulled = lax.dot_general(features, residuals, (((0,), (0,)), ((), ())))
+        pulled = _transposed_product(features, residuals)
         if not self.intercept:
             return pulled
         return jnp.concatenate([pulled, residuals.sum(0)[None]])
@@ -73,6 +72,53 @@ class LinearObjective:
         product = self._pull_back(self.features, self._weigh(self.row_weights, bent))
         return product + sum(self._penalised(p.bend, x, direction) for p in self.penalties)
 
+    def second_derivative(self, x):
+        """The Hessian of f at x over the raveled parameters (P, P)."""
+        return self._second_derivative(x, self.row_weights)
+
+    def least_second_derivative(self, x, spread, radius):
+        """A lower bound, as a matrix (P, P), on the Hessian of f within a ball around x.
+
+        The ball holds the x + v with |eta(v)| <= radius ||spread a|| for the predictor eta of every row
+        a (with its 1 for the intercept); ``spread`` is (k, d), or (k, d + 1). For softmax no two
+        classes' predictors may move apart by more than that.
+        """
+        moved = self._predict(self.features, spread.T)
+        reach = radius * jnp.sqrt((moved**2).sum(1))
+        kept = self.loss.remaining(self._predict(self.features, x), self.targets, reach)
+        return self._second_derivative(x, self.row_weights * kept)
+
+    def _second_derivative(self, x, weights):
+        eta = self._predict(self.features, x)
+        rows = self.features
+        if self.intercept:
+            rows = jnp.concatenate([rows, jnp.ones_like(rows[:, :1])], axis=1)
+        if eta.ndim == 1:
+            bent = weights * self.loss.bend(eta, self.targets, jnp.ones_like(eta))
+            matrix = _transposed_product(rows, bent[:, None] * rows)
+        else:
+
+            def towards(direction):
+                bent = self._weigh(weights, self.loss.bend(eta, self.targets, direction[None]))
+                scaled = rows[:, :, None] * bent[:, None, :]
+                return _transposed_product(rows, scaled)
+
+            # (class, feature, feature, class) -> (feature, class) x (feature, class).
+            blocks = lax.map(towards, jnp.eye(eta.shape[1], dtype=eta.dtype))
+            matrix = blocks.transpose(1, 0, 2, 3).reshape(x.size, x.size)
+        # The penalties act coordinate by coordinate.
+        bent = [self._penalised(p.bend, x, jnp.ones_like(x)) for p in self.penalties]
+        return matrix + jnp.diag(sum(bent, jnp.zeros_like(x)).ravel())
+
+    def rounding(self, x):
+        """The magnitudes of what ``grad`` adds up, entry by entry: its rounding error in units of eps."""
+        eta = self._predict(self.features, x)
+        terms = self._predict(abs(self.features), abs(x))
+        bent = self.loss.bend(eta, self.targets, terms)
+        slopes = abs(self.loss.slope(eta, self.targets)) + abs(bent)
+        total = self._pull_back(abs(self.features), self._weigh(self.row_weights, slopes))
+        return total + sum(abs(self._penalised(p.grad, x)) for p in self.penalties)
+
     def scaled(self, factor):
         """factor * f."""
         penalties = tuple(p.scaled(factor) for p in self.penalties)
@@ -86,3 +132,8 @@ class LinearObjective:
         """The unbiased gradient estimate from the rows ``index``, as ``draw`` gives them."""
         weights = self.row_weights[index] * self.rows / index.shape[0]
         return self._grad_over(x, self.features[index], self.targets[index], weights)
+
+
+def _transposed_product(A, B):
+    """A' B without a transposed copy of A, which XLA makes for a single client."""
+    return lax.dot_general(A, B, (((0,), (0,)), ((), ())))

@@ -3,6 +3,9 @@
 ``eta`` is the predictor, of shape (n,) or, for softmax, (n, C); ``y`` are the n targets. ``slope`` is
 the derivative in eta, ``bend`` the second derivative applied to a direction. ``curvature`` bounds the
 second derivative from above (None: unbounded); ``flattens`` says that it vanishes only at infinity.
+``remaining`` bounds it from below nearby: where no predictor has moved by more than ``reach`` (n,), for
+softmax no two by more than that relative to each other, ``bend`` is at least that many times what it is
+here.
 """
 
 from dataclasses import dataclass
@@ -27,6 +30,9 @@ class SquaredLoss:
     def bend(self, eta, y, direction):
         return direction
 
+    def remaining(self, eta, y, reach):
+        return 1.0 + 0 * reach
+
 
 @dataclass(frozen=True)
 class LogisticLoss:
@@ -44,6 +50,12 @@ class LogisticLoss:
     def bend(self, eta, y, direction):
         p = jax.nn.sigmoid(eta)
         return p * (1 - p) * direction
+
+    def remaining(self, eta, y, reach):
+        # The curvature sigma(1 - sigma) falls with |eta|.
+        far = abs(eta) + reach
+        here, there = jnp.exp(-abs(eta)), jnp.exp(-far)
+        return jnp.exp(-reach) * ((1 + here) / (1 + there)) ** 2
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,10 @@ class SoftmaxLoss:
         p = jax.nn.softmax(eta, axis=1)
         return p * (direction - (p * direction).sum(1, keepdims=True))
 
+    def remaining(self, eta, y, reach):
+        # |E (v - E v)^2 (d - E d)| <= (max d - min d) Var v, integrated along the way.
+        return jnp.exp(-reach)
+
 
 @dataclass(frozen=True)
 class PoissonLoss:
@@ -84,6 +100,9 @@ class PoissonLoss:
 
     def bend(self, eta, y, direction):
         return jnp.exp(eta) * direction
+
+    def remaining(self, eta, y, reach):
+        return jnp.exp(-reach)
 
 
 @dataclass(frozen=True)
@@ -105,3 +124,6 @@ class HuberLoss:
 
     def bend(self, eta, y, direction):
         return jnp.where(abs(eta - y) <= self.threshold, direction, 0 * direction)
+
+    def remaining(self, eta, y, reach):
+        return jnp.where(abs(eta - y) + reach <= self.threshold, 1.0, 0.0)

@@ -37,6 +37,14 @@ class Quadratic:
         """H applied to a direction."""
         return self.hessian @ direction
 
+    def second_derivative(self, x):
+        """H."""
+        return self.hessian
+
+    def rounding(self, x):
+        """The magnitudes of what ``grad`` adds up, entry by entry: its rounding error in units of eps."""
+        return abs(self.hessian) @ abs(x - self.shift) + abs(self.linear)
+
     def scaled(self, factor):
         """factor * f."""
         spectrum = self.spectrum and (factor * self.spectrum[0], self.spectrum[1])
@@ -105,6 +113,10 @@ class SquaredDistance:
     def hessian_product(self, x, direction):
         """The Hessian applied to a direction."""
         return self.weight * direction
+
+    def second_derivative(self, x):
+        """The Hessian over the raveled parameters (P, P)."""
+        return self.weight * jnp.eye(x.size, dtype=x.dtype)
 
     def scaled(self, factor):
         """factor * f."""

@@ -9,6 +9,7 @@ from accord.oracles.first_order import (
     VarianceReduced,
     steps,
 )
+from accord.oracles.model import newton_step
 
 __all__ = [
     "SGD",
@@ -18,5 +19,6 @@ __all__ = [
     "Oracle",
     "Solution",
     "VarianceReduced",
+    "newton_step",
     "steps",
 ]

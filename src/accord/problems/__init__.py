@@ -1,6 +1,11 @@
 """Problems: clients, their objectives f_i and weights w_i, together F(x) = sum_i w_i f_i(x)."""
 
-from accord.problems.base import Prepared, Problem, value_and_client_gradients
+from accord.problems.base import (
+    Prepared,
+    Problem,
+    value_and_client_gradients,
+    with_regulariser,
+)
 from accord.problems.custom import CustomProblem
 from accord.problems.linear import LinearProblem
 from accord.problems.quadratic import QuadraticProblem
@@ -34,4 +39,5 @@ __all__ = [
     "quadratic",
     "softmax",
     "value_and_client_gradients",
+    "with_regulariser",
 ]

@@ -22,18 +22,21 @@ class Prepared(NamedTuple):
     objectives: tuple[Any, ...]
     weights: tuple[Any, ...]
     clients: tuple[Any, ...]
+    regulariser: Any = None
 
 
 class Problem:
-    """minimise F(x) = sum_i w_i f_i(x).
+    """minimise F(x) = sum_i w_i f_i(x) + h(x).
 
     Attributes: ``clients``; ``weights`` (m,), summing to one; ``dtype``; ``convex`` (True, False, or
-    None where it is not known); ``offers``, the names of what its objectives can do.
+    None where it is not known); ``offers``, the names of what its objectives can do; ``regulariser``: h,
+    which the server alone meets, or None.
     """
 
     convex: bool | None = True
-    offers = frozenset({"grad", "prox", "hessian_product", "minibatch"})
+    offers = frozenset({"grad", "prox", "hessian_product", "second_derivative", "minibatch"})
     name = "problem"
+    regulariser: Any = None
     bounded = True
     """Whether ``curvature`` has bounds from the data."""
 
@@ -56,6 +59,16 @@ class Problem:
         new._prepared = {}
         new.weights = weights / weights.sum()
         return new
+
+    def without_regulariser(self) -> "Problem":
+        """The smooth part of F, as a problem of its own."""
+        if self.regulariser is None:
+            return self
+        smooth = copy.copy(self)
+        smooth.__dict__.pop("_reference", None)
+        smooth.regulariser = None
+        smooth._prepared = {k: p._replace(regulariser=None) for k, p in self._prepared.items()}
+        return smooth
 
     def _client_weights(self, weights: str) -> np.ndarray:
         if weights not in ("rows", "equal"):
@@ -99,6 +112,7 @@ class Problem:
                     tuple(self._build(b, dtype, layout) for b in buckets),
                     tuple(jnp.asarray(self.weights[b.clients], dtype) for b in buckets),
                     tuple(jnp.asarray(b.clients, "uint32") for b in buckets),
+                    jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), self.regulariser),
                 )
         return self._prepared[layout, dtype]
 
@@ -125,7 +139,7 @@ class Problem:
         return float(self.evaluate(x)[0])
 
     def gradient(self, x) -> Any:
-        """grad F(x), in the structure of x, as NumPy arrays."""
+        """grad F(x), in the structure of x, as NumPy arrays; the least subgradient where F has h."""
         return self.evaluate(x)[1]
 
     def client_gradients(self, x) -> Any:
@@ -139,10 +153,12 @@ class Problem:
             )
 
     def evaluate(self, x) -> tuple[float, Any]:
-        """(F(x), grad F(x)), as NumPy values."""
+        """(F(x), grad F(x)), as NumPy values; the least subgradient where F has h."""
         with jax.enable_x64(True):
             prepared = self.prepare()
-            pair = _value_and_grad(prepared.objectives, prepared.weights, self._cast(x))
+            x = self._cast(x)
+            value, gradient = _value_and_grad(prepared.objectives, prepared.weights, x)
+            pair = with_regulariser(x, value, gradient, prepared.regulariser)
             return jax.tree.map(np.asarray, pair)
 
     def hessian_product(self, x, direction) -> Any:
@@ -153,7 +169,7 @@ class Problem:
             return jax.tree.map(np.asarray, _hessian_product(*args))
 
     def hessian(self, x) -> np.ndarray:
-        """The Hessian of F at x over the raveled parameters (P, P)."""
+        """The Hessian of F, of its smooth part, at x over the raveled parameters (P, P)."""
         with jax.enable_x64(True):
             prepared = self.prepare()
             return np.asarray(_hessian(prepared.objectives, prepared.weights, self._cast(x)))
@@ -223,6 +239,13 @@ def _client_gradients(objectives, x):
 def value_and_client_gradients(objectives, x):
     """(f_i(x), grad f_i(x)) per bucket, each with a leading client axis."""
     return [jax.vmap(lambda o: (o.value(x), o.grad(x)))(o) for o in objectives]
+
+
+def with_regulariser(x, value, gradient, regulariser):
+    """(F(x), its least subgradient) from the value and gradient of the smooth part."""
+    if regulariser is None:
+        return value, gradient
+    return value + regulariser.value(x), regulariser.least_subgradient(x, gradient)
 
 
 @jax.jit

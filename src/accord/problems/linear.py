@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from accord.objectives import LinearObjective, Quadratic, Ridge, SoftmaxLoss, SquaredLoss
+from accord.objectives import Lasso, LinearObjective, Quadratic, Ridge, SoftmaxLoss, SquaredLoss
 from accord.problems.base import Problem, normalised, on_device
 from accord.problems.quadratic import quadratic_on_device
 from accord.problems.spectra import GRAM_LIMIT, extreme_eigenvalues, largest_eigenvalue
-from accord.reference import minimise, solve, solve_quadratic
+from accord.reference import minimise, minimise_regularised, solve, solve_quadratic
 
 _MOMENTS_LIMIT = 2**26
 """The most numbers that the d x d matrices of all clients may hold together."""
@@ -19,7 +19,7 @@ _MOMENTS_LIMIT = 2**26
 class LinearProblem(Problem):
     """Clients with a loss of a linear predictor: see the functions of this module."""
 
-    def __init__(self, clients, loss, penalties, weights, intercept, dtype, name):
+    def __init__(self, clients, loss, penalties, weights, intercept, dtype, name, l1=0.0):
         super().__init__(clients, weights, dtype)
         if len(clients.features) != 1:
             raise ValueError(
@@ -27,6 +27,7 @@ class LinearProblem(Problem):
                 "axis of features: flatten them, or use accord.problems.custom"
             )
         self.loss, self.penalties, self.intercept, self.name = loss, penalties, intercept, name
+        self.regulariser = Lasso(l1, intercept) if l1 else None
         self.convex = sum(p.curvature()[0] for p in penalties) >= 0
         if not self.convex:
             self.offers = self.offers - {"prox"}
@@ -147,6 +148,10 @@ class LinearProblem(Problem):
 
     @functools.cached_property
     def _reference(self):
+        if not self.convex:
+            return None
+        if self.regulariser is not None:
+            return minimise_regularised(self)
         if self.pooled_hessian() is not None:
             return solve_quadratic(self, *self._pooled)
-        return minimise(self) if self.convex else None
+        return minimise(self)

@@ -24,7 +24,7 @@ def quadratic_on_device(quadratic: Quadratic, dtype, layout) -> Quadratic:
 class QuadraticProblem(Problem):
     """f_i(x) = (1/2) <x, H_i x> - <b_i, x> + c_i, given by its matrices."""
 
-    offers = frozenset({"grad", "prox", "hessian_product"})
+    offers = frozenset({"grad", "prox", "hessian_product", "second_derivative"})
 
     def __init__(
         self, hessians, linears, constants=None, weights=None, dtype="float64", shift=None
@@ -79,7 +79,7 @@ class QuadraticProblem(Problem):
 class AveragingProblem(Problem):
     """f_i(x) = (1/2) ||x - values_i||^2 with equal weights."""
 
-    offers = frozenset({"grad", "prox", "hessian_product"})
+    offers = frozenset({"grad", "prox", "hessian_product", "second_derivative"})
     name = "averaging"
 
     def __init__(self, values, dtype="float64"):

@@ -4,7 +4,8 @@ f_i is the weighted mean loss over client i's rows plus the whole regulariser, s
 mean loss plus the regulariser when the weights are the clients' rows. Every function here takes
 ``weights="rows"`` (w_i = n_i / N, the pooled fit) or ``"equal"`` (w_i = 1/m over the clients with rows; a
 client without rows weighs nothing), ``l2`` (adds (l2/2) ||x||^2 to every f_i, never on the intercept),
-``intercept`` (adds a last entry, or row, to x) and ``dtype`` ("float64" or "float32").
+``intercept`` (adds a last entry, or row, to x) and ``dtype`` ("float64" or "float32"). Those of a linear
+predictor take ``l1`` too: F + l1 ||x||_1, the intercept free, with the server's proximal step.
 """
 
 from collections.abc import Callable
@@ -26,22 +27,25 @@ from accord.problems.linear import LinearProblem
 from accord.problems.quadratic import AveragingProblem, QuadraticProblem
 
 
-def _linear(clients, loss, l2, weights, intercept, dtype, name, extra=()):
+def _linear(clients, loss, l2, weights, intercept, dtype, name, l1=0.0, extra=()):
     penalties = (Ridge(non_negative("l2", l2)), *extra)
-    return LinearProblem(clients, loss, penalties, weights, bool(intercept), dtype, name)
+    l1 = non_negative("l1", l1)
+    return LinearProblem(clients, loss, penalties, weights, bool(intercept), dtype, name, l1)
 
 
-def least_squares(clients, l2=0.0, weights="rows", intercept=False, dtype="float64") -> Problem:
+def least_squares(
+    clients, l2=0.0, weights="rows", intercept=False, dtype="float64", l1=0.0
+) -> Problem:
     """f_i(x) = (1/(2 n_i)) ||A_i x - y_i||^2 + (l2/2) ||x||^2, with x of shape (d,)."""
-    return _linear(clients, SquaredLoss(), l2, weights, intercept, dtype, "least_squares")
+    return _linear(clients, SquaredLoss(), l2, weights, intercept, dtype, "least_squares", l1)
 
 
-def logistic(clients, l2=0.0, weights="rows", intercept=False, dtype="float64") -> Problem:
+def logistic(clients, l2=0.0, weights="rows", intercept=False, dtype="float64", l1=0.0) -> Problem:
     """f_i(x) = (1/n_i) sum_r [log(1 + exp(<a_r, x>)) - y_r <a_r, x>] + (l2/2) ||x||^2.
 
     Labels y_r are 0 or 1; x has shape (d,).
     """
-    problem = _linear(clients, LogisticLoss(), l2, weights, intercept, dtype, "logistic")
+    problem = _linear(clients, LogisticLoss(), l2, weights, intercept, dtype, "logistic", l1)
     _check_binary(clients)
     return problem
 
@@ -56,13 +60,13 @@ def penalised_logistic(
     """
     extra = BoundedPenalty(non_negative("penalty", penalty), non_negative("alpha", alpha))
     name = "penalised_logistic"
-    problem = _linear(clients, LogisticLoss(), l2, weights, intercept, dtype, name, (extra,))
+    problem = _linear(clients, LogisticLoss(), l2, weights, intercept, dtype, name, extra=(extra,))
     _check_binary(clients)
     return problem
 
 
 def softmax(
-    clients, l2=0.0, weights="rows", intercept=False, dtype="float64", classes=None
+    clients, l2=0.0, weights="rows", intercept=False, dtype="float64", classes=None, l1=0.0
 ) -> Problem:
     """f_i(x) = (1/n_i) sum_r [logsumexp(a_r x) - (a_r x)[y_r]] + (l2/2) ||x||^2.
 
@@ -78,12 +82,12 @@ def softmax(
         raise ValueError(
             f"classes: got {classes}, but a label is {largest}; labels are 0 .. classes - 1"
         )
-    return _linear(clients, SoftmaxLoss(int(classes)), l2, weights, intercept, dtype, "softmax")
+    return _linear(clients, SoftmaxLoss(int(classes)), l2, weights, intercept, dtype, "softmax", l1)
 
 
-def poisson(clients, l2=0.0, weights="rows", intercept=False, dtype="float64") -> Problem:
+def poisson(clients, l2=0.0, weights="rows", intercept=False, dtype="float64", l1=0.0) -> Problem:
     """f_i(x) = (1/n_i) sum_r [exp(<a_r, x>) - y_r <a_r, x>] + (l2/2) ||x||^2, counts y_r >= 0."""
-    problem = _linear(clients, PoissonLoss(), l2, weights, intercept, dtype, "poisson")
+    problem = _linear(clients, PoissonLoss(), l2, weights, intercept, dtype, "poisson", l1)
     for name, (_, y) in zip(clients.names, clients, strict=True):
         if len(y) and y.min() < 0:
             raise ValueError(f"client {name!r}: a target is {y.min():g}; Poisson counts are >= 0")
@@ -91,7 +95,7 @@ def poisson(clients, l2=0.0, weights="rows", intercept=False, dtype="float64") -
 
 
 def huber(
-    clients, l2=0.0, weights="rows", intercept=False, dtype="float64", threshold=1.0
+    clients, l2=0.0, weights="rows", intercept=False, dtype="float64", threshold=1.0, l1=0.0
 ) -> Problem:
     """f_i(x) = (1/n_i) sum_r h(<a_r, x> - y_r) + (l2/2) ||x||^2.
 
@@ -100,7 +104,7 @@ def huber(
     if not non_negative("threshold", threshold) > 0:
         raise ValueError(f"threshold: got {threshold}; accepted is a number > 0")
     loss = HuberLoss(float(threshold))
-    return _linear(clients, loss, l2, weights, intercept, dtype, "huber")
+    return _linear(clients, loss, l2, weights, intercept, dtype, "huber", l1)
 
 
 def custom(

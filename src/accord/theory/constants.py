@@ -69,6 +69,7 @@ def has_bounds(problem: Problem) -> bool:
 
 
 def _constants(problem) -> Constants:
+    problem = problem.without_regulariser()
     bounds = problem.curvature()
     if bounds is None:
         L = _local_smoothness(problem)

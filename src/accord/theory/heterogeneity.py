@@ -10,6 +10,7 @@ from accord import tree
 
 def dissimilarity(problem, x) -> float:
     """G(x) = max_i ||grad f_i(x) - grad F(x)||, over the clients of positive weight."""
+    problem = problem.without_regulariser()
     gradients = tree_util.tree_leaves(problem.client_gradients(x))
     mean = tree_util.tree_leaves(problem.gradient(x))
     apart = [(g - m).reshape(len(g), -1) for g, m in zip(gradients, mean, strict=True)]
