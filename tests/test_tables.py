@@ -174,7 +174,7 @@ BAD = {
     ),
     "missing client": (
         lambda: read_table(table(c=["u", None, None]), "y", "c"),
-        "client: 2 of 3 rows have no value in the column 'c'; name their client or drop them",
+        "client: 2 of 3 rows have no value in the column 'c' (rows 2, 3, the first being 1); name",
     ),
     "infinite": (
         lambda: read_table(table(x=[1.0, 2, np.inf]), "y", "c"),
@@ -206,7 +206,7 @@ BAD = {
     ),
     "wrong suffix": (
         lambda: read_table("table.xlsx", "y", "c"),
-        "path_or_frame: got 'table.xlsx'; accepted are .csv and .parquet files",
+        "path_or_frame: got 'table.xlsx'; accepted are .csv, .tsv and .parquet files",
     ),
     "no file": (
         lambda: read_table("nowhere.csv", "y", "c"),
@@ -238,14 +238,18 @@ def test_a_long_list_is_cut():
         ("c,x,x,y\nu,1,2,3\n", "path_or_frame: duplicate columns 'x'; rename them"),
         ("c,x,y\nu,1,2\nu,1,2,3\n", "cannot be read: found more fields"),
         ("c,x,y\nu,1\nu,1,2\n", "missing values, client 'u': 'y' 1 of 2"),
-        ("c,x,y\nu,NA,2\nu,1,2\n", "features: not numeric: 'x' (text, as 'NA')"),
+        ("c,x,y\nu,NA,2\nu,1,2\n", "missing values, client 'u': 'x' 1 of 2"),
+        ("c,x,y\nu,none,2\nu,1,2\n", "features: not numeric: 'x' (text, as 'none')"),
         ("c,x,y\nu,NaN,2\nu,1,2\n", "missing values, client 'u': 'x' 1 of 2"),
         ("c,x,y\nu,,2\nu,1.5,2\n", "missing values, client 'u': 'x' 1 of 2"),
         ("c,x,y\n,3,2\nu,1.5,2\n", "client: 1 of 2 rows have no value in the column 'c'"),
         (",c,x,y\n0,u,1,2\n", "features: column 1 has no name (an index that was saved along?)"),
-        (b"c,x,y\n\xff\xfe,1,2\n", "cannot be read: 'utf-8' codec"),
-        (b"\xff\xfec,x,y\nu,1,2\n", "cannot be read: 'utf-8' codec"),
-        ("c;x;y\nu;1;2\n", "target: there is no column 'y'"),
+        (
+            b"c,x,y\n\xff\xfe,1,2\n",
+            "cannot be read: line 2 is not UTF-8 (byte 0xff); save the file",
+        ),
+        (b"\xff\xfec,x,y\nu,1,2\n", "cannot be read: line 1 is not UTF-8"),
+        ("c|x|y\nu|1|2\n", "target: there is no column 'y'; accepted are 'c|x|y'"),
         ('c,x,y\nu,1,"2\n', "cannot be read: "),
     ],
 )

@@ -3,6 +3,15 @@
 from accord.data import partition
 from accord.data.bundled import digits
 from accord.data.clients import Clients
+from accord.data.sites import Site, read_sites
 from accord.data.tables import read_columns, read_table
 
-__all__ = ["Clients", "digits", "partition", "read_columns", "read_table"]
+__all__ = [
+    "Clients",
+    "Site",
+    "digits",
+    "partition",
+    "read_columns",
+    "read_sites",
+    "read_table",
+]
