@@ -66,7 +66,7 @@ DIALECTS = {
     "quoted all": "\n".join(
         ";".join('"' + f.replace('"', '""') + '"' for f in row) for row in [HEADER, *ROWS]
     ),
-    "blanks": text("\t").replace("\t", "  \t").replace("6", " 6"),
+    "blanks": text("\t").replace("\t", "  \t").replace("\t6", "\t 6"),
     "no last end": text().rstrip(),
 }
 
