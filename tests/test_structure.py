@@ -24,6 +24,7 @@ ORDER = [
     "theory",
     "engines",
     "graph",
+    "analysis",
     "conformance",
     "report",
     "cli",

@@ -1,0 +1,568 @@
+"""From what the sites say of their columns to one encoding of their rows: preprocessing in one round.
+
+    summaries = {site.name: summarise(site.frame, request) for site in sites}     # at the sites
+    schema = agree(summaries, request)                                            # at the server
+    arrays = {site.name: schema.encode(site.frame) for site in sites}             # at the sites
+
+What comes out is what the same preprocessing of the pooled table would give.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from accord.analysis.summaries import (
+    Column,
+    Request,
+    Summary,
+    from_json,
+    gaps,
+    merged,
+    summarise,
+    texts,
+    to_json,
+)
+from accord.data.frames import check_there, joined, kind, listed, missing, nearest, opened
+
+__all__ = ["Feature", "Request", "Schema", "Summary", "Target", "Term", "agree", "summarise"]
+
+MISSING = "(missing)"
+"""The category that missing="indicator" makes of missing categories."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column of the table that the model uses.
+
+    ``kind`` is "number" or "category"; ``categories`` are sorted, by size where all are numbers, and
+    the first is the baseline. ``fill`` stands in for missing values: a number, or a category.
+    """
+
+    name: str
+    kind: str
+    fill: Any
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Term:
+    """A column of the matrix: the number of ``column``, or 0 and 1 for ``category`` or for missing.
+
+    Of the filled table, ``mean`` + ``rest`` is its mean and ``deviation`` its standard deviation (the
+    square root of the mean squared deviation), both over all clients' rows.
+    """
+
+    column: str
+    kind: str
+    category: str | None
+    mean: float
+    rest: float
+    deviation: float
+
+    @property
+    def name(self) -> str:
+        """``age``, ``sex: male`` or ``chol missing``."""
+        if self.kind == "category":
+            return f"{self.column}: {self.category}"
+        return f"{self.column} missing" if self.kind == "missing" else self.column
+
+
+@dataclass(frozen=True)
+class Target:
+    """The column to explain: ``kind`` "classes", which are sorted, or "number".
+
+    ``counts`` are the rows of each class; ``mean`` and ``deviation`` those of a number, over all rows.
+    """
+
+    name: str
+    kind: str
+    classes: tuple[Any, ...] = ()
+    counts: tuple[int, ...] = ()
+    mean: float = 0.0
+    deviation: float = 0.0
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How every client encodes its rows.
+
+    ``features`` are the columns used, ``terms`` the columns of the encoded matrix, ``target`` and
+    ``model`` what is explained and how (None without a target). ``rows`` count at all clients;
+    ``notes`` are sentences on what was decided: columns left out, rows dropped, the model.
+
+    A number becomes (x - mean) / deviation; a category one column of 0 and 1 for each but the first,
+    with or without an intercept; both these and the indicators of missing values are standardised
+    alike. Without an intercept nothing is centred: x / deviation, and a column that is constant, which
+    then stays, is not scaled. With ``standardise=False`` numbers stay as they are.
+    """
+
+    features: tuple[Feature, ...]
+    terms: tuple[Term, ...]
+    target: Target | None
+    model: str | None
+    missing: str
+    intercept: bool
+    standardise: bool
+    rows: int
+    notes: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the encoded columns."""
+        return tuple(term.name for term in self.terms)
+
+    def to_json(self) -> str:
+        """The schema as JSON, every number exactly."""
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Schema":
+        """The schema of ``to_json``; ``ValueError`` for anything else, or another version."""
+
+        def built(fields):
+            target = fields.pop("target")
+            return cls(
+                features=tuple(Feature(**f) for f in fields.pop("features")),
+                terms=tuple(Term(**t) for t in fields.pop("terms")),
+                target=target and Target(**target),
+                **fields,
+            )
+
+        return from_json(cls, text, built)
+
+    def kept(self, frame, target: bool = True) -> np.ndarray:
+        """Which rows ``encode`` keeps (rows,): all, but with missing="drop" only the complete ones."""
+        return self._kept(self._loaded(frame, target))
+
+    def encode(
+        self, frame, target: bool = True, unknown: str = "error"
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """(X, y): float64 (rows, columns), and classes 0..C-1 as integers or numbers as float64.
+
+        ``frame`` is a table as ``accord.data.read_sites`` takes it; columns are found by name, others
+        are ignored. ``target=False``, or a schema without a target, gives None for y. Missing values
+        are dealt with as in the fit; in a column that had none there, also with "indicator", they get
+        its mean or most frequent category. ``unknown="baseline"`` takes a category that no client had
+        for the baseline; "error" refuses it.
+        """
+        if unknown not in ("error", "baseline"):
+            raise ValueError(f"unknown: got {unknown!r}; accepted are 'error', 'baseline'")
+        frame = self._loaded(frame, target)
+        frame = frame.filter(self._kept(frame))
+        X = np.empty((frame.height, len(self.terms)))
+        filled = {f.name: _filled(frame[f.name], f, unknown) for f in self.features}
+        for j, term in enumerate(self.terms):
+            if term.kind == "missing":
+                X[:, j] = missing(frame[term.column]).to_numpy()
+            elif term.kind == "category":
+                X[:, j] = (filled[term.column] == term.category).to_numpy()
+            else:
+                X[:, j] = filled[term.column]
+        means, rests, scales = self._scaling()
+        X -= means
+        X -= rests
+        X /= scales
+        named = self.target if target else None
+        return X, None if named is None else _encoded(frame[named.name], named)
+
+    def matrix(self) -> np.ndarray:
+        """T of original = T @ scaled, both holding the coefficients and, last, the intercept.
+
+        (d + 1, d + 1), or (d, d) without an intercept. A covariance C becomes T C T'.
+        """
+        means, rests, scales = self._scaling()
+        T = np.diag(1 / scales)
+        if not self.intercept:
+            return T
+        last = np.append(-(means + rests) / scales, 1.0)
+        return np.vstack([np.column_stack([T, np.zeros(len(scales))]), last])
+
+    def unscale(self, coefficients, intercept=0.0) -> tuple[np.ndarray, np.ndarray]:
+        """(coefficients, intercept) for the filled table on its original scale.
+
+        ``coefficients`` are (d,) or (d, C), the intercept a number or (C,).
+        """
+        w = np.asarray(coefficients, float)
+        if w.shape[:1] != (len(self.terms),):
+            raise ValueError(
+                f"coefficients: got shape {w.shape}; accepted is ({len(self.terms)},) or "
+                f"({len(self.terms)}, classes), one for each of schema.columns"
+            )
+        means, rests, scales = self._scaling()
+        w = (w.T / scales).T
+        return w, np.asarray(intercept, float) - (means @ w + rests @ w)
+
+    def _scaling(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(means, their rests, deviations) to subtract and to divide by."""
+        rows = [(t.mean, t.rest, t.deviation) for t in self.terms]
+        means, rests, scales = np.array(rows, float).reshape(-1, 3).T
+        centred = self.intercept and self.standardise
+        nothing = np.zeros(len(rows))
+        scales = np.where(scales > 0, scales, 1.0) if self.standardise else nothing + 1
+        return (means, rests, scales) if centred else (nothing, nothing, scales)
+
+    def _loaded(self, frame, target: bool):
+        """The columns that are needed, those of the target last."""
+        names, load = opened(frame, "frame")
+        asked = {"frame": [f.name for f in self.features]}
+        if target and self.target:
+            asked["target"] = [self.target.name]
+        check_there(names, asked, "frame")
+        return load([column for columns in asked.values() for column in columns])
+
+    def _kept(self, frame) -> np.ndarray:
+        gone = gaps(frame).to_numpy()
+        if self.missing == "drop":
+            return ~gone
+        counts = {c.name: n for c in frame if (n := int(missing(c).sum()))}
+        if self.missing != "error":
+            features = {f.name for f in self.features}
+            counts = {name: n for name, n in counts.items() if name not in features}
+        if counts:
+            told = joined([f"{name!r} {n}" for name, n in counts.items()])
+            raise ValueError(
+                f"frame: missing values, {told} of {frame.height}; drop or fill these rows first"
+            )
+        return np.ones(len(gone), bool)
+
+
+def _filled(column, feature: Feature, unknown: str):
+    """A column of the table without gaps: an array of numbers, or a polars column of categories."""
+    import polars as pl
+
+    if feature.kind == "number":
+        if not column.dtype.is_numeric() and column.null_count() < len(column):
+            raise ValueError(
+                f"frame: the column {feature.name!r} is numeric in the fit, here it is not "
+                f"({kind(column)}); give numbers"
+            )
+        numbers = column.cast(float, strict=False)
+        x = numbers.set(missing(numbers), None).fill_null(feature.fill).to_numpy()
+        _check_finite(x, f"frame: the column {feature.name!r}")
+        return x
+    values = texts(column) if column.dtype != pl.Null else column.cast(pl.String)
+    values = values.fill_null(feature.fill)
+    strange = values.filter(~values.is_in(feature.categories))
+    if len(strange) and unknown == "error":
+        raise ValueError(
+            f"frame: {strange[0]!r} in the column {feature.name!r} is a category that no client had; "
+            f"they had {listed(feature.categories)}; unknown='baseline' takes it for the first"
+        )
+    return values
+
+
+def _check_finite(x: np.ndarray, where: str) -> None:
+    wrong = np.flatnonzero(~np.isfinite(x))
+    if len(wrong):
+        raise ValueError(
+            f"{where} is infinite in {len(wrong)} of {len(x)} rows; correct or drop them"
+        )
+
+
+def _encoded(column, target: Target) -> np.ndarray:
+    """The target as classes 0..C-1 or as numbers."""
+    import polars as pl
+
+    numbers = target.kind == "number" or isinstance(target.classes[0], int | float)
+    if numbers and not isinstance(next(iter(target.classes), 0), bool):
+        if not column.dtype.is_numeric() and len(column):
+            raise ValueError(
+                f"target: the column {target.name!r} is numeric in the fit, here it is not "
+                f"({kind(column)}); give numbers"
+            )
+        y = column.cast(float, strict=False).to_numpy()
+        if target.kind == "number":
+            _check_finite(y, f"target: the column {target.name!r}")
+            return y
+        values, known = pl.Series(y), pl.Series([float(c) for c in target.classes])
+    else:
+        values, known = texts(column), pl.Series([_text(c) for c in target.classes])
+    strange = values.filter(~values.is_in(known))
+    if len(strange):
+        raise ValueError(
+            f"target: {strange[0]!r} in the column {target.name!r} is a class that no client had; "
+            f"they had {joined([str(c) for c in target.classes])}"
+        )
+    return values.replace_strict(known, range(len(known)), return_dtype=pl.Int64).to_numpy()
+
+
+def _text(value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def agree(summaries: dict[str, Summary], request: Request) -> Schema:
+    """The encoding that follows from what all clients say, by the clients' names.
+
+    Equal to preprocessing the pooled table: categories are the union of the clients', sorted; missing
+    numbers get the mean of all observed ones, missing categories the most frequent (of equals the
+    first); means and deviations are those of the filled table. Columns that are constant over all
+    clients are left out, with a note (without an intercept, those of zeros only).
+
+    ``request.model=None`` is "logistic" for a target of two values, "softmax" for text of more, else
+    "linear".
+
+    Raises ``ValueError`` in one line that names column and clients: columns that are not everywhere,
+    numbers here and text there, missing values that were not to be, infinite ones, dates, more than
+    ``request.max_categories`` categories, a target that does not fit the model.
+    """
+    summaries = {str(name): summaries[name] for name in sorted(summaries, key=str)}
+    rows = sum(summary.rows for summary in summaries.values())
+    dropped = {name: s.dropped for name, s in summaries.items() if s.dropped}
+    if not rows:
+        why = "every row has a missing value" if dropped else "there are no rows"
+        raise ValueError(
+            f"summaries: {why} at all of {len(summaries)} clients; at least one is needed"
+        )
+    notes = []
+    if dropped:
+        total = rows + sum(dropped.values())
+        told = joined([f"{name!r} {count}" for name, count in dropped.items()])
+        notes.append(f"dropped {total - rows} of {total} rows with missing values: {told}")
+    target, model = _agreed_target(summaries, request, notes)
+    features, terms = [], []
+    columns = {name: _parts(summaries, name) for name in _agreed_columns(summaries, request)}
+    for name, parts in columns.items():
+        _check_kinds(name, parts, request)
+    if request.missing == "error":
+        _check_complete(summaries)
+    for name, parts in columns.items():
+        column = merged(list(parts.values()), request.max_categories)
+        feature, own = _agreed_feature(name, column, rows, request, notes)
+        terms += own
+        features += [feature] if own else []
+    if target and not terms:
+        raise ValueError(
+            "features: no column is left to explain the target; see exclude and features"
+        )
+    schema = Schema(
+        features=tuple(features),
+        terms=tuple(terms),
+        target=target,
+        model=model,
+        missing=request.missing,
+        intercept=request.intercept,
+        standardise=request.standardise,
+        rows=rows,
+        notes=tuple(notes),
+    )
+    twice = sorted({c for c in schema.columns if schema.columns.count(c) > 1})
+    if twice:
+        raise ValueError(f"features: two encoded columns are called {listed(twice)}; rename one")
+    return schema
+
+
+def _parts(summaries: dict[str, Summary], column: str) -> dict[str, Column]:
+    return {name: summary.columns[column] for name, summary in summaries.items()}
+
+
+def _agreed_columns(summaries: dict[str, Summary], request: Request) -> list[str]:
+    """The features, in the order asked for or that of the first client; every client has them."""
+    everywhere = {c for s in summaries.values() for c in s.names}
+    for argument in ("features", "exclude", "categorical"):
+        for column in getattr(request, argument) or ():
+            if column not in everywhere:
+                hint = nearest(column, sorted(everywhere))
+                raise ValueError(f"{argument}: there is no column {column!r}; {hint}")
+    for argument in ("features", "categorical"):
+        asked = list(getattr(request, argument) or ())
+        twice = sorted({c for c in asked if asked.count(c) > 1})
+        if twice:
+            raise ValueError(f"{argument}: {listed(twice)} given twice; name each column once")
+    wanted = {c for s in summaries.values() for c in s.columns}
+    for name, summary in summaries.items():
+        lacking = sorted(wanted - set(summary.columns))
+        if lacking:
+            having = next(n for n, s in summaries.items() if lacking[0] in s.columns)
+            raise ValueError(
+                f"features: client {name!r} has no column {listed(lacking)}, client {having!r} has; "
+                "give all clients the same columns, or exclude it"
+            )
+    return list(next(iter(summaries.values())).columns)
+
+
+def _check_kinds(name: str, parts: dict[str, Column], request: Request, what="features") -> None:
+    """Raises where a column cannot be used, or is numbers at one client and text at another."""
+    kinds: dict[str, str] = {}
+    advice = "derive numbers from it (as days since a date), or exclude it"
+    for client, part in parts.items():
+        where = f"{what}: the column {name!r}"
+        if part.infinite:
+            raise ValueError(
+                f"{where} of client {client!r} has {part.infinite} infinite values (or beyond 1e150); "
+                "correct or drop them"
+            )
+        if part.kind == "date":
+            raise ValueError(
+                f"{where} of client {client!r} holds dates, as {part.strange[0]}; {advice}"
+            )
+        if part.kind not in ("number", "text", "boolean", "empty"):
+            raise ValueError(f"{where} of client {client!r} holds {part.kind}; {advice}")
+        if part.kind != "empty":
+            kinds.setdefault("number" if part.kind == "number" else "text", client)
+    if len(kinds) < 2:
+        return
+    part = parts[kinds["text"]]
+    values = [value for value, _ in part.values or ()]
+    odd = [*part.strange, *(v for v in values if not _is_number(v))][:1]
+    told = f" (as {odd[0]!r})" if odd else ""
+    held = "true and false" if part.kind == "boolean" else "text"
+    hint = f", or take it as categories: categorical={name!r}" if what == "features" else ""
+    raise ValueError(
+        f"{what}: the column {name!r} is numbers at client {kinds['number']!r} and {held} at client "
+        f"{kinds['text']!r}{told}; correct it{hint}"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _check_complete(summaries: dict[str, Summary]) -> None:
+    """Raises where features are missing, and counts them by client and column."""
+    found = []
+    for name, summary in summaries.items():
+        counts = [f"{c!r} {part.missing}" for c, part in summary.columns.items() if part.missing]
+        if counts:
+            found.append(f"client {name!r}: {joined(counts)} of {summary.rows}")
+    if found:
+        raise ValueError(
+            f"missing: values are missing, {joined(found, '; ')}; choose missing='mean', 'drop' or "
+            "'indicator', or exclude columns"
+        )
+
+
+def _agreed_feature(name: str, column: Column, rows: int, request: Request, notes: list[str]):
+    """(the feature, its terms, none where it tells nothing)."""
+    terms: list[Term] = []
+    if column.kind == "empty":
+        notes.append(f"left out {name!r}: no client has a value of it")
+        return None, terms
+    marked = request.missing == "indicator" and column.missing > 0
+    if column.kind == "number":
+        feature = Feature(name, "number", column.mean)
+        deviation = math.sqrt(column.squares / rows)
+        if deviation > 0 or (not request.intercept and column.mean != 0):
+            terms.append(Term(name, "number", None, column.mean, column.rest, deviation))
+        else:
+            notes.append(f"left out {name!r}: it is {column.mean:g} everywhere")
+        if marked:
+            terms.append(_binary(name, "missing", None, column.missing / rows))
+        return feature, terms
+    if column.values is None:
+        why = f" (numbers but for {listed(column.strange)})" if column.strange else ""
+        raise ValueError(
+            f"features: the column {name!r} has more than {request.max_categories} categories{why}; "
+            "exclude it if it identifies rows, correct it, or raise max_categories"
+        )
+    counts = dict(column.values)
+    largest = max(counts.values())
+    gone = counts.pop(MISSING, 0) + (column.missing if marked else 0)
+    categories = _ordered(counts)
+    if gone:
+        categories, counts[MISSING] = [*categories, MISSING], gone
+    fill = MISSING if marked else next(c for c in categories if counts[c] == largest)
+    counts[fill] += 0 if marked else column.missing
+    feature = Feature(name, "category", fill, tuple(categories))
+    if len(categories) == 1:
+        notes.append(f"left out {name!r}: it is {categories[0]!r} everywhere")
+    terms = [_binary(name, "category", c, counts[c] / rows) for c in categories[1:]]
+    return feature, terms
+
+
+def _binary(name: str, kind: str, category: str | None, share: float) -> Term:
+    return Term(name, kind, category, share, 0.0, math.sqrt(share * (1 - share)))
+
+
+def _ordered(categories) -> list[str]:
+    """Sorted by size where all are numbers, else as text."""
+    if all(_is_number(c) for c in categories):
+        return sorted(categories, key=lambda c: (float(c), c))
+    return sorted(categories)
+
+
+def _agreed_target(summaries, request: Request, notes) -> tuple[Target | None, str | None]:
+    """(the target, the model), which fit each other."""
+    name = request.target
+    if name is None:
+        return None, None
+    lacking = [client for client, s in summaries.items() if s.target is None]
+    if lacking:
+        names = sorted({c for s in summaries.values() for c in s.names})
+        where = "" if len(lacking) == len(summaries) else f" at client {listed(lacking)}"
+        raise ValueError(f"target: there is no column {name!r}{where}; {nearest(name, names)}")
+    parts = {client: s.target for client, s in summaries.items()}
+    _check_kinds(name, parts, request, "target")
+    gone = [
+        f"client {c!r}: {p.missing} of {p.missing + p.count}" for c, p in parts.items() if p.missing
+    ]
+    if gone:
+        raise ValueError(
+            f"target: values of {name!r} are missing, {joined(gone, '; ')}; drop these rows, as "
+            "missing='drop' does"
+        )
+    column = merged(list(parts.values()), request.max_categories)
+    classes = [] if column.values is None else [_class(v, column.kind) for v, _ in column.values]
+    model = request.model or _inferred(name, column, classes, notes)
+    where = f"target: the column {name!r}"
+    if model in ("linear", "poisson", "huber"):
+        if column.kind != "number":
+            held = listed(classes) if classes else column.kind
+            raise ValueError(
+                f"{where} holds {held}, no numbers; {model!r} wants numbers: choose 'logistic' for two "
+                "classes, 'softmax' for more"
+            )
+        if column.low == column.high:
+            raise ValueError(f"{where} is {column.low:g} everywhere; there is nothing to explain")
+        if model == "poisson" and column.low is not None and column.low < 0:
+            raise ValueError(f"{where} goes down to {column.low:g}; 'poisson' wants numbers >= 0")
+        deviation = math.sqrt(column.squares / column.count)
+        return Target(name, "number", mean=column.mean, deviation=deviation), model
+    if not classes:
+        raise ValueError(
+            f"{where} has more than {request.max_categories} different values; {model!r} wants "
+            f"{'two' if model == 'logistic' else 'fewer'}"
+            + (": choose 'linear'" if column.kind == "number" else ": check the column")
+        )
+    if len(classes) == 1:
+        raise ValueError(
+            f"{where} is {classes[0]!r} at all clients; at least two classes are needed"
+        )
+    if model == "logistic" and len(classes) > 2:
+        told = joined([str(c) for c in classes])
+        raise ValueError(
+            f"{where} has {len(classes)} classes ({told}); 'logistic' wants two: choose 'softmax'"
+        )
+    counts = tuple(count for _, count in column.values or ())
+    return Target(name, "classes", tuple(classes), counts), model
+
+
+def _class(value, kind: str):
+    """A class as the user wrote it: a whole number without a point, true and false as such."""
+    if kind == "boolean":
+        return value == "true"
+    return (
+        int(value) if kind == "number" and value == round(value) and abs(value) < 2**53 else value
+    )
+
+
+def _inferred(name: str, column: Column, classes: Sequence, notes: list[str]) -> str:
+    """The model that suits a target, with a note."""
+    if len(classes) == 2:
+        notes.append(f"model 'logistic': {name!r} has two values, {classes[0]} and {classes[1]}")
+        return "logistic"
+    if column.kind != "number":
+        return "softmax"
+    counts = column.whole and column.low is not None and column.low >= 0
+    hint = (
+        "; it holds whole numbers >= 0: if they are counts, 'poisson' can be given"
+        if counts
+        else ""
+    )
+    notes.append(f"model 'linear': {name!r} is numeric{hint}")
+    return "linear"
