@@ -27,6 +27,8 @@ ORDER = [
     "analysis",
     "conformance",
     "report",
+    "analysis",
+    "estimators",
     "cli",
 ]
 

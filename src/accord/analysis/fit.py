@@ -1,0 +1,345 @@
+"""``accord.fit``: from the sites' tables to the joint model, with everything a reader wants to know of it."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accord.analysis.diagnosis import check_determined
+from accord.analysis.families import FAMILIES, metric, pooled, site_statistics
+from accord.analysis.inference import Coefficient, coefficients, log_likelihood
+from accord.analysis.local import local_models
+from accord.analysis.model import Model
+from accord.analysis.schema import Schema, agree
+from accord.analysis.solve import Choice, Solution, default_algorithm, solve
+from accord.analysis.summaries import Request, Summary, summarise
+from accord.data import Clients
+from accord.data.sites import Site, read_sites
+from accord.problems.base import non_negative
+from accord.report.labels import spelled
+
+
+class SiteResult(NamedTuple):
+    """What one client contributes and gets.
+
+    ``rows``; ``loss``: the joint model's mean loss on its rows; ``score``: the family's measure there;
+    ``local_loss`` and ``local_score``: the same of a model fitted to these rows alone, which has seen
+    nothing else: that it does better here says nothing of new rows (see ``leave_one_out``).
+    """
+
+    client: str
+    rows: int
+    loss: float
+    score: float
+    local_loss: float | None = None
+    local_score: float | None = None
+
+
+class Exchange(NamedTuple):
+    """What one part of a fit sends: ``rounds``, and bytes ``up`` and ``down``, all clients together."""
+
+    part: str
+    rounds: int
+    up: int
+    down: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """The outcome of ``accord.fit``.
+
+    ``model``: what predicts, with ``model.save(path)``; ``coefficients``: one ``Coefficient`` a number;
+    ``sites``: one ``SiteResult`` a client; ``exchanges``; ``score`` and ``metric``: the fit's own
+    measure over all rows; ``loss``: mean loss without penalties; ``log_likelihood``: None with
+    penalties; ``notes``: sentences a reader should see; ``solution``: the run and its certificate.
+    """
+
+    model: Model
+    coefficients: list[Coefficient]
+    sites: list[SiteResult]
+    exchanges: list[Exchange]
+    metric: str
+    score: float
+    loss: float
+    log_likelihood: float | None
+    notes: list[str]
+    solution: Solution
+    choice: Choice
+
+    @property
+    def certificate(self):
+        """How far the encoded coefficients can be from the pooled fit."""
+        return self.solution.certificate
+
+    @property
+    def status(self):
+        """How the fit ended."""
+        return self.solution.run.status
+
+    @property
+    def rows(self) -> int:
+        """The rows of all clients that were fitted."""
+        return sum(s.rows for s in self.sites)
+
+    def __repr__(self) -> str:
+        return f"Fit({self.model.kind}, {len(self.sites)} clients, {self.rows} rows, {self.status})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result in plain values, as ``--json`` writes it: NaN becomes None."""
+        certificate = self.certificate
+        run = self.solution.run
+        content = {
+            "model": self.model.kind,
+            "target": self.model.schema.target.name,
+            "rows": self.rows,
+            "status": {"name": str(self.status.name), "sentence": self.status.sentence},
+            "algorithm": self.model.provenance["algorithm"],
+            "reason": self.choice.reason,
+            "coefficients": [c._asdict() for c in self.coefficients],
+            "log_likelihood": self.log_likelihood,
+            "loss": self.loss,
+            self.metric: self.score,
+            "certificate": {
+                "gradient_norm": certificate.gradient_norm,
+                "distance": certificate.distance,
+                "gap": certificate.gap,
+            },
+            "exchanges": [e._asdict() for e in self.exchanges],
+            "sites": [s._asdict() for s in self.sites],
+            "notes": self.notes,
+            "history": {k: np.asarray(v).tolist() for k, v in run.history.items()},
+        }
+        return _plain(content)
+
+    def to_json(self) -> str:
+        """``to_dict`` as JSON."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+
+    def dataframe(self):
+        """The coefficients as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame([c._asdict() for c in self.coefficients])
+
+    def print(self, console=None) -> None:
+        """The fit as tables on a terminal."""
+        from accord.report.fits import show
+
+        show(self, console)
+
+    def report(self, path, title: str | None = None):
+        """Writes the fit as one HTML page that loads nothing from elsewhere."""
+        from accord.report.fits import write_report
+
+        return write_report(self, path, title)
+
+
+def fit(
+    source,
+    target: str | None = None,
+    client: str | None = None,
+    *,
+    client_file=None,
+    model: str | None = None,
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    missing: str = "error",
+    l1: float = 0.0,
+    l2: float = 0.0,
+    intercept: bool = True,
+    standardise: bool = True,
+    threshold: float = 1.0,
+    algorithm=None,
+    tolerance: float = 1e-8,
+    max_rounds: int | None = None,
+    compare_local: bool = True,
+    progress: Callable[[dict], None] | None = None,
+) -> Fit:
+    """Fits one model to the rows of all clients: the fit that pooling them would have given.
+
+    ``source`` with ``client`` and ``client_file`` is what ``accord.data.read_sites`` takes: a table
+    with a client column, a folder with one table per client, a LIBSVM file; or a list of sites.
+    ``model`` is linear, logistic, softmax, poisson or huber; None infers one of the first three from
+    ``target``. ``features`` (default all), ``exclude``, ``categorical`` and ``missing`` ("error",
+    "mean", "drop" or "indicator") say how columns become numbers: one schema round agrees on it from
+    per-client counts and sums (``accord.analysis.schema``).
+
+    The objective is the mean loss over all rows + l1 ||w||_1 + (l2/2) ||w||^2, with w the coefficients
+    of the encoded columns, brought to mean 0 and deviation 1 unless ``standardise=False``; the
+    intercept is free. ``threshold`` is Huber's, in units of the target. ``algorithm`` (default: see
+    ``accord.analysis.solve``) runs until the certificate bounds ||w - w*|| by ``tolerance`` x
+    max(1, ||w||), or for ``max_rounds``. ``compare_local`` fits every client's rows alone, too.
+
+    Raises ``ValueError`` in one line where an argument, a column or a cell does not fit.
+    """
+    task = prepared(
+        source, target, client, client_file=client_file, model=model, features=features,
+        exclude=exclude, categorical=categorical, missing=missing, l1=l1, l2=l2,
+        intercept=intercept, standardise=standardise, threshold=threshold, algorithm=algorithm,
+        tolerance=tolerance, max_rounds=max_rounds,
+    )  # fmt: skip
+    schema = agree(task.summaries, task.request)
+    problem = make_problem(schema, encoded_clients(schema, task.sites), l1, l2, threshold)
+    choice = default_algorithm(problem) if algorithm is None else Choice(algorithm, "asked for")
+    solution = solve(problem, choice.algorithm, tolerance, max_rounds, progress=progress)
+    check_determined(problem, schema, solution)
+    fitted = Model(schema.model, schema, _centred(solution.x, problem), intercept, threshold)
+    return _finished(fitted, problem, solution, choice, task, compare_local)
+
+
+class Task(NamedTuple):
+    """What is to be fitted: the sites, what they were asked and said, and the options of ``fit``."""
+
+    sites: Sequence[Site]
+    request: Request
+    summaries: dict[str, Summary]
+    l1: float
+    l2: float
+    threshold: float
+    algorithm: Any
+    tolerance: float
+    max_rounds: int | None
+
+
+def prepared(
+    source, target, client=None, *, client_file=None, model=None, features=None, exclude=(),
+    categorical=(), missing="error", l1=0.0, l2=0.0, intercept=True, standardise=True,
+    threshold=1.0, algorithm=None, tolerance=1e-8, max_rounds=None,
+) -> Task:  # fmt: skip
+    """The sites read and asked: what comes before any fit. The arguments are those of ``fit``."""
+    ready = isinstance(source, list | tuple) and all(isinstance(s, Site) for s in source)
+    sites = source if ready else read_sites(source, client, client_file=client_file)
+    request = Request(
+        target=target, features=features, exclude=exclude, categorical=categorical,
+        missing=missing, intercept=intercept, standardise=standardise, model=model,
+    )  # fmt: skip
+    summaries = {site.name: summarise(site.frame, request) for site in sites}
+    return Task(
+        sites, request, summaries, non_negative("l1", l1), non_negative("l2", l2), threshold,
+        algorithm, tolerance, max_rounds,
+    )  # fmt: skip
+
+
+def encoded_clients(schema: Schema, sites: Sequence[Site], unknown: str = "error") -> Clients:
+    """The sites' rows as numbers, every site by itself."""
+    arrays = [schema.encode(site.frame, unknown=unknown) for site in sites]
+    return Clients.from_arrays(arrays, [site.name for site in sites])
+
+
+def make_problem(schema: Schema, clients: Clients, l1: float, l2: float, threshold: float):
+    """The problem of a schema's model on encoded clients."""
+    options: dict[str, Any] = {"l1": l1, "l2": l2, "intercept": schema.intercept}
+    if schema.model == "huber":
+        options["threshold"] = threshold
+    if schema.model == "softmax":
+        options["classes"] = len(schema.target.classes)
+    return FAMILIES[schema.model].problem(clients, **options)
+
+
+def _centred(x, problem):
+    """For softmax, the numbers that no row and no penalty determines, brought to a mean of zero."""
+    if x.ndim == 2:
+        if problem.regulariser is None and not _ridge(problem):
+            return x - x.mean(1, keepdims=True)
+        if problem.intercept:
+            return np.vstack([x[:-1], x[-1:] - x[-1].mean()])
+    return x
+
+
+def _ridge(problem) -> float:
+    return float(sum(p.l2 for p in problem.penalties))
+
+
+def _finished(model, problem, solution, choice, task, compare_local) -> Fit:
+    """Everything that is told of a fit, from sums over the sites."""
+    family, clients = FAMILIES[model.kind], problem.clients
+    counted = [
+        site_statistics(family, model.x, X, y, model.intercept, model.threshold) for X, y in clients
+    ]
+    totals = pooled(counted)
+    penalised = problem.regulariser is not None or _ridge(problem) > 0
+    exact_law = family.likelihood and not penalised
+    numbers, notes = coefficients(model, problem, solution.certificate, totals, exact_law)
+    run = solution.run
+    if run.status.name != "converged":
+        notes.append(run.status.sentence)
+    provenance = {
+        "accord": version("accord"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "algorithm": spelled(run.algorithm),
+        "rounds": int(run.history["round"][-1]),
+        "l1": float(getattr(problem.regulariser, "l1", 0.0)),
+        "l2": _ridge(problem),
+        "certificate": solution.certificate.distance,
+        "clients": {name: int(n) for name, n in zip(clients.names, clients.sizes, strict=True)},
+    }
+    return Fit(
+        model=replace(model, provenance=_plain(provenance)),
+        coefficients=numbers,
+        sites=_site_results(family, model, problem, counted, compare_local),
+        exchanges=_exchanges(task, model, problem, solution, sum(map(len, counted))),
+        metric=family.metric,
+        score=metric(family, totals, totals["rows"]),
+        loss=totals["loss"] / totals["rows"],
+        log_likelihood=log_likelihood(model.kind, totals) if exact_law else None,
+        notes=[*model.schema.notes, *notes],
+        solution=solution,
+        choice=choice,
+    )
+
+
+def _site_results(family, model, problem, counted, compare_local) -> list[SiteResult]:
+    clients = problem.clients
+    own = local_models(problem) if compare_local else [None] * len(clients)
+    results = []
+    for name, here, x, (X, y) in zip(clients.names, counted, own, clients, strict=True):
+        rows = here["rows"]
+        if not rows:
+            results.append(SiteResult(name, 0, float("nan"), float("nan")))
+            continue
+        told = [here]
+        if x is not None:
+            told.append(site_statistics(family, x, X, y, model.intercept, model.threshold))
+        pairs = [(t["loss"] / rows, metric(family, t, rows)) for t in told]
+        results.append(SiteResult(name, int(rows), *(v for pair in pairs for v in pair)))
+    return results
+
+
+def _exchanges(task, model, problem, solution, sums) -> list[Exchange]:
+    m, x = len(problem), model.x
+    answers = sum(len(s.to_json()) for s in task.summaries.values())
+    asked = m * (len(task.request.to_json()) + len(model.schema.to_json()))
+    history = solution.run.history
+    up, down = (int(history[name][-1]) for name in ("uplink_bytes", "downlink_bytes"))
+    parts = [
+        Exchange("schema", 1, answers, asked),
+        Exchange("fit", int(history["round"][-1]), up, down),
+    ]
+    if solution.certificate.coefficients is not None:
+        # The gradient, its rounding and the Hessian; then the bound on the Hessian within a ball.
+        square = x.size**2 * x.itemsize
+        ball = problem.quadratics() is None
+        first = 2 * x.nbytes + square
+        parts.append(
+            Exchange(
+                "certificate", 1 + ball, m * (first + ball * square), m * (x.nbytes + ball * square)
+            )
+        )
+    parts.append(Exchange("results", 1, 8 * sums, m * x.nbytes))
+    return parts
+
+
+def _plain(value):
+    """Plain JSON values: numbers as Python's own, NaN and infinities as None."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,121 @@
+"""Standard errors, intervals and likelihoods of a fit, from sums over the sites."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from accord.theory import DENSE_LIMIT
+
+LEVEL = 0.95
+
+
+INTERCEPT = "(intercept)"
+
+
+class Coefficient(NamedTuple):
+    """One number of a model, on the scale of the table.
+
+    ``term``: a column, a category or "(intercept)"; ``label``: the class, for softmax ("b against a" for
+    a fit without penalties, whose coefficients are only determined as differences), or "";
+    ``estimate``; ``error_bound`` >= |estimate - pooled estimate|. For a fit without penalties that has a
+    likelihood: ``standard_error``, ``statistic`` (t for linear models, else z), ``p_value``, ``low`` and
+    ``high``, the 95 % interval; else None.
+    """
+
+    term: str
+    label: str
+    estimate: float
+    error_bound: float | None = None
+    standard_error: float | None = None
+    statistic: float | None = None
+    p_value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def coefficients(model, problem, certificate, totals, exact_law: bool):
+    """(a ``Coefficient`` for each number of the model, notes).
+
+    ``totals`` are the sites' statistics together; ``exact_law`` says that the fit maximises a likelihood.
+    The information is N times the Hessian of F, the sum of the sites' Fisher informations.
+    """
+    terms = [*model.schema.columns, *([INTERCEPT] if model.intercept else [])]
+    x = model.x.reshape(len(terms), -1)
+    notes: list[str] = []
+    variance = None
+    freedom = totals["rows"] - model.x.size
+    if exact_law and model.x.size <= DENSE_LIMIT:
+        if model.kind == "linear" and freedom <= 0:
+            notes.append("No standard errors: there are no more rows than coefficients.")
+        else:
+            linear = model.kind == "linear"
+            dispersion = totals["residual_squares"] / freedom if linear else 1.0
+            information = totals["rows"] * problem.hessian(model.x)
+            variance = covariance(information, dispersion).reshape(2 * x.shape)
+    T = model.schema.matrix()
+    bounds = certificate.coefficients
+    if bounds is not None:
+        bounds = np.reshape(bounds, x.shape)
+    found = []
+    for label, contrast in _contrasts(model, exact_law):
+        estimate = T @ (x @ contrast)
+        columns = {"estimate": estimate}
+        if bounds is not None:
+            columns["error_bound"] = abs(T) @ (bounds @ abs(contrast))
+        if variance is not None:
+            V = np.einsum("icjk,c,k->ij", variance, contrast, contrast)
+            error = np.sqrt(np.maximum(np.diag(T @ V @ T.T), 0))
+            law = "t" if model.kind == "linear" else "z"
+            names = ("statistic", "p_value", "low", "high")
+            told = intervals(estimate, error, law, freedom)
+            columns |= {"standard_error": error} | dict(zip(names, told, strict=True))
+        for k, term in enumerate(terms):
+            numbers = {name: float(column[k]) for name, column in columns.items()}
+            found.append(Coefficient(term, label, **numbers))
+    return found, notes
+
+
+def _contrasts(model, exact_law: bool):
+    """(label, weights over the classes) of every column of coefficients that is told."""
+    if model.kind != "softmax":
+        return [("", np.ones(1))]
+    units = np.eye(len(model.classes))
+    if not exact_law:
+        return [(str(c), u) for c, u in zip(model.classes, units, strict=True)]
+    first = model.classes[0]
+    return [(f"{c} against {first}", units[k] - units[0]) for k, c in enumerate(model.classes) if k]
+
+
+def covariance(information: np.ndarray, dispersion: float) -> np.ndarray:
+    """The covariance of the estimates: dispersion x the inverse of the summed Fisher information.
+
+    For softmax, whose information is singular along shifts of all classes alike, the pseudo-inverse: it
+    serves differences between classes.
+    """
+    units = np.sqrt(np.where(np.diag(information) > 0, np.diag(information), 1.0))
+    values, vectors = np.linalg.eigh(information / np.outer(units, units))
+    kept = values > values[-1] * len(values) * 1e-13
+    scaled = vectors[:, kept] / units[:, None]
+    return dispersion * (scaled / values[kept]) @ scaled.T
+
+
+def intervals(estimate, standard_error, statistic: str, freedom: float):
+    """(statistic, p value, low, high) of every estimate: two-sided, Student's t or the normal law."""
+    from scipy.stats import norm, t
+
+    law = t(freedom) if statistic == "t" else norm()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = estimate / standard_error
+    half = law.ppf(0.5 + LEVEL / 2) * standard_error
+    return ratio, 2 * law.sf(abs(ratio)), estimate - half, estimate + half
+
+
+def log_likelihood(kind: str, totals: dict[str, float]) -> float:
+    """The log-likelihood at the model whose sites' sums are ``totals``; the normal law at its best
+    variance, RSS/n.
+    """
+    n = totals["rows"]
+    if kind == "linear":
+        with np.errstate(divide="ignore"):
+            return float(-n / 2 * (np.log(2 * np.pi * totals["residual_squares"] / n) + 1))
+    return -totals["loss"] - totals.get("log_factorials", 0.0)

@@ -1,0 +1,99 @@
+"""Leave-one-client-out validation: how a model of the other clients does on a client it has not seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from accord.analysis.families import FAMILIES, metric, pooled, site_statistics
+from accord.analysis.fit import encoded_clients, make_problem, prepared
+from accord.analysis.schema import agree
+from accord.analysis.solve import default_algorithm, solve
+
+
+class HeldOut(NamedTuple):
+    """A client whose rows took no part in the fit it is held against.
+
+    ``rows``; ``loss`` and ``score`` on them of the model that the other clients agree on; ``note``: why
+    there are none.
+    """
+
+    client: str
+    rows: int
+    loss: float
+    score: float
+    note: str = ""
+
+
+class Validation(NamedTuple):
+    """The outcome of ``accord.leave_one_out``: ``clients``, and over all their rows ``loss``, ``score``
+    (named by ``metric``; an AUC is the mean of the clients', by rows)."""
+
+    clients: list[HeldOut]
+    metric: str
+    loss: float
+    score: float
+
+
+def leave_one_out(
+    source, target: str, client: str | None = None, *, progress: Callable | None = None, **options
+) -> Validation:
+    """Fits all clients but one, for each client in turn, and measures the model on the one left out.
+
+    Preprocessing, too, knows only the other clients: a category that only the one left out has counts as
+    the baseline there. ``options`` are those of ``accord.fit``. ``progress(client)`` is called before
+    each fit. Raises ``ValueError`` as ``accord.fit`` does, and where there are fewer than two clients.
+    """
+    task = prepared(source, target, client, **options)
+    sites, request, summaries = task.sites, task.request, task.summaries
+    if len(sites) < 2:
+        raise ValueError("client: there is one client only; leaving it out leaves no rows")
+    # What is inferred from all clients stays, so that every fit is of the same kind.
+    request = replace(request, model=agree(summaries, request).model)
+    results, sums = [], []
+    for k, site in enumerate(sites):
+        if progress:
+            progress(site.name)
+        others = {name: s for name, s in summaries.items() if name != site.name}
+        try:
+            told = _one(task, request, others, k)
+        except ValueError as error:
+            results.append(
+                HeldOut(site.name, summaries[site.name].rows, *[float("nan")] * 2, str(error))
+            )
+            continue
+        family = FAMILIES[request.model]
+        rows = told["rows"]
+        sums.append(told)
+        results.append(
+            HeldOut(site.name, int(rows), told["loss"] / rows, metric(family, told, rows))
+            if rows
+            else HeldOut(site.name, 0, float("nan"), float("nan"), "no rows")
+        )
+    family = FAMILIES[request.model]
+    sums = [s for s in sums if s["rows"]]
+    if not sums:
+        raise ValueError(f"client: no client could be left out: {results[0].note}")
+    totals = pooled(sums)
+    return Validation(
+        results,
+        family.metric,
+        totals["loss"] / totals["rows"],
+        metric(family, totals, totals["rows"]),
+    )
+
+
+def _one(task, request, others, k: int) -> dict[str, float]:
+    """The statistics of client k under the model of the others."""
+    schema = agree(others, request)
+    clients = encoded_clients(schema, task.sites, unknown="baseline")
+    problem = make_problem(schema, clients, task.l1, task.l2, task.threshold)
+    # At weight zero the client is absent, and every fit has the same shapes: one compiled program.
+    weights = np.where(np.arange(len(clients)) == k, 0.0, problem.weights)
+    problem = problem.reweighted(weights)
+    algorithm = task.algorithm or default_algorithm(problem).algorithm
+    solution = solve(problem, algorithm, task.tolerance, task.max_rounds)
+    X, y = clients[k]
+    family = FAMILIES[schema.model]
+    return site_statistics(family, solution.x, X, y, schema.intercept, task.threshold)
