@@ -24,7 +24,6 @@ ORDER = [
     "theory",
     "engines",
     "graph",
-    "analysis",
     "conformance",
     "report",
     "analysis",
