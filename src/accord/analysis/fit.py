@@ -94,7 +94,7 @@ class Fit:
         run = self.solution.run
         content = {
             "model": self.model.kind,
-            "target": self.model.schema.target.name,
+            "target": self.model.schema.explained[0].name,
             "rows": self.rows,
             "status": {"name": str(self.status.name), "sentence": self.status.sentence},
             "algorithm": self.model.provenance["algorithm"],
@@ -188,7 +188,7 @@ def fit(
     choice = default_algorithm(problem) if algorithm is None else Choice(algorithm, "asked for")
     solution = solve(problem, choice.algorithm, tolerance, max_rounds, progress=progress)
     check_determined(problem, schema, solution)
-    fitted = Model(schema.model, schema, _centred(solution.x, problem), intercept, threshold)
+    fitted = Model(schema.explained[1], schema, _centred(solution.x, problem), intercept, threshold)
     return _finished(fitted, problem, solution, choice, task, compare_local)
 
 
@@ -233,12 +233,13 @@ def encoded_clients(schema: Schema, sites: Sequence[Site], unknown: str = "error
 
 def make_problem(schema: Schema, clients: Clients, l1: float, l2: float, threshold: float):
     """The problem of a schema's model on encoded clients."""
+    target, kind = schema.explained
     options: dict[str, Any] = {"l1": l1, "l2": l2, "intercept": schema.intercept}
-    if schema.model == "huber":
+    if kind == "huber":
         options["threshold"] = threshold
-    if schema.model == "softmax":
-        options["classes"] = len(schema.target.classes)
-    return FAMILIES[schema.model].problem(clients, **options)
+    if kind == "softmax":
+        options["classes"] = len(target.classes)
+    return FAMILIES[kind].problem(clients, **options)
 
 
 def _centred(x, problem):

@@ -34,7 +34,7 @@ class Model:
     @property
     def classes(self) -> list | None:
         """The classes in the order of their numbers, or None for a numeric target."""
-        target = self.schema.target
+        target, _ = self.schema.explained
         return list(target.classes) if target.kind == "classes" else None
 
     @property
@@ -68,8 +68,8 @@ class Model:
             named = {f"probability of {c}": shares[:, k] for k, c in enumerate(self.classes)}
             told = pl.DataFrame({"prediction": chosen} | named)
         # A row that the fit would have dropped has no prediction.
-        places = np.where(kept, np.cumsum(kept) - 1, -1)
-        return told[[int(p) if p >= 0 else None for p in places]] if not kept.all() else told
+        places = [int(p) if k else None for p, k in zip(np.cumsum(kept) - 1, kept, strict=True)]
+        return told.select(pl.all().gather(pl.Series(places, dtype=pl.Int64)))
 
     def to_json(self) -> str:
         """The model file's text; ``from_json`` gives back the same model to the last bit."""

@@ -114,6 +114,13 @@ class Schema:
         """The names of the encoded columns."""
         return tuple(term.name for term in self.terms)
 
+    @property
+    def explained(self) -> tuple[Target, str]:
+        """(target, model); ``ValueError`` where the request named no target."""
+        if self.target is None or self.model is None:
+            raise ValueError("target: got None; name the column that the model explains")
+        return self.target, self.model
+
     def to_json(self) -> str:
         """The schema as JSON, every number exactly."""
         return to_json(self)

@@ -50,38 +50,28 @@ def leave_one_out(
     if len(sites) < 2:
         raise ValueError("client: there is one client only; leaving it out leaves no rows")
     # What is inferred from all clients stays, so that every fit is of the same kind.
-    request = replace(request, model=agree(summaries, request).model)
+    _, kind = agree(summaries, request).explained
+    request, family = replace(request, model=kind), FAMILIES[kind]
     results, sums = [], []
     for k, site in enumerate(sites):
         if progress:
             progress(site.name)
+        rows, note = summaries[site.name].rows, "no rows"
+        loss = score = float("nan")
         others = {name: s for name, s in summaries.items() if name != site.name}
         try:
-            told = _one(task, request, others, k)
+            told = _one(task, request, others, k) if rows else None
         except ValueError as error:
-            results.append(
-                HeldOut(site.name, summaries[site.name].rows, *[float("nan")] * 2, str(error))
-            )
-            continue
-        family = FAMILIES[request.model]
-        rows = told["rows"]
-        sums.append(told)
-        results.append(
-            HeldOut(site.name, int(rows), told["loss"] / rows, metric(family, told, rows))
-            if rows
-            else HeldOut(site.name, 0, float("nan"), float("nan"), "no rows")
-        )
-    family = FAMILIES[request.model]
-    sums = [s for s in sums if s["rows"]]
+            told, note = None, str(error)
+        if told:
+            loss, score, note = told["loss"] / rows, metric(family, told, rows), ""
+            sums.append(told)
+        results.append(HeldOut(site.name, rows, loss, score, note))
     if not sums:
         raise ValueError(f"client: no client could be left out: {results[0].note}")
     totals = pooled(sums)
-    return Validation(
-        results,
-        family.metric,
-        totals["loss"] / totals["rows"],
-        metric(family, totals, totals["rows"]),
-    )
+    rows = totals["rows"]
+    return Validation(results, family.metric, totals["loss"] / rows, metric(family, totals, rows))
 
 
 def _one(task, request, others, k: int) -> dict[str, float]:
@@ -95,5 +85,5 @@ def _one(task, request, others, k: int) -> dict[str, float]:
     algorithm = task.algorithm or default_algorithm(problem).algorithm
     solution = solve(problem, algorithm, task.tolerance, task.max_rounds)
     X, y = clients[k]
-    family = FAMILIES[schema.model]
+    family = FAMILIES[schema.explained[1]]
     return site_statistics(family, solution.x, X, y, schema.intercept, task.threshold)
