@@ -11,6 +11,11 @@ from accord.data.clients import Clients
 _WRITERS = (0, 130, 256, 386, 516, 646, 776, 915, 1029, 1157, 1287, 1415, 1545, 1667, 1797)
 
 
+def writers() -> np.ndarray:
+    """The number of each row's writer, from 0 (rows,), in scikit-learn's order."""
+    return np.repeat(np.arange(len(_WRITERS) - 1), np.diff(_WRITERS))
+
+
 def digits(test_every: int = 5) -> tuple[Clients, Clients]:
     """Handwritten digits by writer: (train, test), 14 clients each.
 
