@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint bench mutants clean
+.PHONY: demo test lint data bench mutants clean
 
 $(VENV)/user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,13 +21,17 @@ demo: $(VENV)/user
 	$(BIN)/accord compare --output demo/report.html
 
 # The whole suite: style, types, then every test.
-test: lint
+test: lint data
 	$(BIN)/pytest -n auto --dist loadgroup
 
 lint: $(VENV)/developer
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Example data, once, into the user's cache folder; what cannot be had is told, and its tests are skipped.
+data: $(VENV)/developer
+	$(BIN)/accord datasets fetch --all || echo "data: not everything could be fetched; tests of the rest are skipped"
 
 # Speed and memory as ratios measured in one run.
 bench: $(VENV)/developer

@@ -75,7 +75,9 @@ def average():
     ):
         run = accord.graph.run(method, network, averaging, 300, **how)
         apart = abs(run.x - readings.mean()).max()
-        print(f"average {readings.mean():.3f} degrees C: {name} is {apart:.0e} off after 300 rounds")
+        print(
+            f"average {readings.mean():.3f} degrees C: {name} is {apart:.0e} off after 300 rounds"
+        )
 
 
 def picture(runs, path):

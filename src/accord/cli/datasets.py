@@ -91,9 +91,7 @@ def show(name: Name) -> None:
         "source": card.source,
         "licence": card.licence,
         "from": _origin(card),
-        "file": str(fetching.path(name))
-        if _here(card)
-        else f"not here: accord datasets fetch {name}",
+        "file": str(fetching.path(name)) if there else f"not here: accord datasets fetch {name}",
         "features": features
         if len(card.features) <= 20
         else f"{len(card.features)} columns, below",

