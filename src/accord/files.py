@@ -1,8 +1,14 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all; where caches lie."""
 
 import os
 import tempfile
 from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Where Accord keeps what it can make again: ``accord`` in ``$XDG_CACHE_HOME``, or in ``~/.cache``."""
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "accord"
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:

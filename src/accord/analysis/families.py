@@ -66,13 +66,12 @@ def _binary_scores(eta, y):
 
 def _auc(eta, y) -> float:
     """The area under the ROC curve by ranks; NaN where one class is absent."""
-    from scipy.stats import rankdata
-
     positive = y > 0
     n, p = len(y), int(positive.sum())
     if p in (0, n):
         return float("nan")
-    ranks = rankdata(eta)
+    values, place, counts = np.unique(eta, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     return float((ranks[positive].sum() - p * (p + 1) / 2) / (p * (n - p)))
 
 

@@ -31,9 +31,7 @@ Exclude = Annotated[str | None, typer.Option(help="Columns to leave out, with co
 Categorical = Annotated[
     str | None, typer.Option(help="Columns of codes to take as categories, with commas between.")
 ]
-Missing = Annotated[
-    str, typer.Option(help="Missing values: error, mean, drop or indicator.")
-]
+Missing = Annotated[str, typer.Option(help="Missing values: error, mean, drop or indicator.")]
 L1 = Annotated[float, typer.Option(help="The weight of l1 ||w||_1.")]
 L2 = Annotated[float, typer.Option(help="The weight of (l2/2) ||w||^2.")]
 Intercept = Annotated[bool, typer.Option(help="Fit an intercept, free of penalties.")]
@@ -78,7 +76,9 @@ def fit_command(
     output: Annotated[
         Path, typer.Option(help="The folder of model.json, fit.json and report.html.")
     ] = Path("fit"),
-    pictures: Annotated[bool, typer.Option(help="Write the report's pictures as PNG, too.")] = False,
+    pictures: Annotated[
+        bool, typer.Option(help="Write the report's pictures as PNG, too.")
+    ] = False,
 ) -> None:
     """Fit one model to the rows of all clients, equal to the pooled fit, with a certificate."""
     from accord.analysis.fit import fit
@@ -88,8 +88,8 @@ def fit_command(
     keep_programs()
     with _Progress() as progress:
         found = fit(
-            _source(data), target, client, client_file=client_file, model=model,
-            features=_listed(features), exclude=_listed(exclude) or (),
+            **_table(data, client, target, features), client_file=client_file, model=model,
+            exclude=_listed(exclude) or (),
             categorical=_listed(categorical) or (), missing=missing, l1=l1, l2=l2,
             intercept=intercept, standardise=standardise, threshold=threshold,
             algorithm=_algorithm(method), tolerance=tolerance, max_rounds=rounds,
@@ -108,10 +108,14 @@ def fit_command(
         typer.echo(f"{name:<8} {path}")
 
 
-@app.command(epilog="Example: accord predict fit/model.json new_patients.csv --output predicted.csv")
+@app.command(
+    epilog="Example: accord predict fit/model.json new_patients.csv --output predicted.csv"
+)
 def predict(
     model: Annotated[Path, typer.Argument(help="A model.json that accord fit wrote.")],
-    data: Annotated[Path, typer.Argument(help="A .csv or .parquet table with the model's columns.")],
+    data: Annotated[
+        Path, typer.Argument(help="A .csv or .parquet table with the model's columns.")
+    ],
     output: Annotated[
         Path | None, typer.Option(help="A .csv or .parquet file; default: the terminal, as CSV.")
     ] = None,
@@ -158,8 +162,8 @@ def describe(
 
     keep_programs()
     described(
-        _source(data), target, client, client_file=client_file, model=model,
-        features=_listed(features), exclude=_listed(exclude) or (),
+        **_table(data, client, target, features), client_file=client_file, model=model,
+        exclude=_listed(exclude) or (),
         categorical=_listed(categorical) or (), missing=missing, l1=l1, l2=l2,
     ).print()  # fmt: skip
 
@@ -192,8 +196,8 @@ def validate(
     keep_programs()
     with _Progress() as progress:
         found = leave_one_out(
-            _source(data), target, client, client_file=client_file, model=model,
-            features=_listed(features), exclude=_listed(exclude) or (),
+            **_table(data, client, target, features), client_file=client_file, model=model,
+            exclude=_listed(exclude) or (),
             categorical=_listed(categorical) or (), missing=missing, l1=l1, l2=l2,
             intercept=intercept, standardise=standardise, threshold=threshold,
             algorithm=_algorithm(method), tolerance=tolerance, max_rounds=rounds,
@@ -204,13 +208,20 @@ def validate(
     found.print()
 
 
-def _source(data: str):
-    """The path, or that of a data set of this name."""
-    if Path(data).exists():
-        return Path(data)
-    from accord.data import CARDS, path_of
+def _table(data: str, client, target, features) -> dict[str, Any]:
+    """The table and its columns: of a data set by name, those of its card that were not given."""
+    from accord.data import CARDS, fetching
 
-    return path_of(data) if data in CARDS else Path(data)
+    columns = _listed(features)
+    if Path(data).exists() or data not in CARDS:
+        return {"source": Path(data), "client": client, "target": target, "features": columns}
+    card = CARDS[data]
+    return {
+        "source": fetching.path(data),
+        "client": client or card.client,
+        "target": target or card.target,
+        "features": columns or list(card.features),
+    }
 
 
 def _listed(text: str | None) -> list[str] | None:

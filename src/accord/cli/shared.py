@@ -20,6 +20,17 @@ Output = Annotated[Path, typer.Option(help="The report; pictures go beside it.")
 Table = Annotated[Path | None, typer.Option(help="Write the table here too.")]
 
 
+def keep_programs() -> None:
+    """Keeps compiled programs on disk between runs of the command, unless JAX was told where."""
+    import jax
+
+    from accord.files import cache_folder
+
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "programs"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
 def places(output: Path, csv: Path | None) -> Path:
     """The report's path, its folder made."""
     output = output if output.suffix == ".html" else output / "report.html"

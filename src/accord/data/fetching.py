@@ -11,7 +11,7 @@ from pathlib import Path
 
 from accord.data.catalogue import CARDS, Archive, DataCard, card
 from accord.data.conversion import convert
-from accord.files import write_whole
+from accord.files import cache_folder, write_whole
 
 
 def folder() -> Path:
@@ -19,10 +19,8 @@ def folder() -> Path:
 
     ``$ACCORD_DATA``, or else ``accord/data`` in ``$XDG_CACHE_HOME``, or else in ``~/.cache``.
     """
-    own, caches = os.environ.get("ACCORD_DATA"), os.environ.get("XDG_CACHE_HOME")
-    if own:
-        return Path(own)
-    return (Path(caches) if caches else Path.home() / ".cache") / "accord" / "data"
+    own = os.environ.get("ACCORD_DATA")
+    return Path(own) if own else cache_folder() / "data"
 
 
 def is_here(name: str) -> bool:
