@@ -56,6 +56,18 @@ def test_list_fits_a_narrow_terminal():
     assert max(len(line) for line in text.splitlines()) <= 80 and "…" not in text
 
 
+def test_compare_takes_the_features_asked_for(table, tmp_path):
+    given = (*_on(table), "--methods", "PDMM", "--rounds", 3, "--output", tmp_path)
+    assert _run(*given, "--features", "x2, x0").exit_code == 0
+    problem, _ = cli.compare._problem(
+        table, "outcome", "hospital", "x2, x0", "logistic", 1, False, 0
+    )
+    frame = polars.read_csv(table).filter(polars.col("hospital") == "A")
+    np.testing.assert_array_equal(problem.clients[0][0], frame.select("x2", "x0"))
+    refused = _run(*given, "--features", "x2,x7")
+    assert refused.exit_code == 2 and "features: there is no column 'x7'" in refused.stderr
+
+
 def test_compare_writes_what_it_says(table, tmp_path):
     output, csv = tmp_path / "out" / "mine.html", tmp_path / "out" / "table.csv"
     methods = "GPDMM:local_steps=3,ADMM:oracle=GradientDescent,FedAvg:step_size=9.0,Scaffnew"
@@ -172,7 +184,7 @@ WRONG = {
     ("compare", "--stop", "0"): "gradient_norm",
     ("compare", "--model", "sofmax"): "did you mean softmax?",
     ("compare", "--model", "logistic"): "accepted are 0 and 1",
-    ("compare", "--target", "y"): "leave both out",
+    ("compare", "--target", "y"): "leave them out",
     ("compare", "--test-every", "1"): "test_every: got 1",
     ("compare", "--data", "x.csv"): "say --target COLUMN",
     ("compare", "--data", "x.csv", "--target", "y", "--client", "c"): "model: say which",
