@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "accord"
-TARGETS = ("algorithms/*.py", "oracles/*.py", "core/messages.py")
+TARGETS = ("algorithms/*.py", "oracles/*.py", "core/messages.py", "graph/*.py")
 TESTS = (
     "tests/test_oracles.py",
     "tests/test_numpy_reference.py",
@@ -27,6 +27,23 @@ TESTS = (
     "tests/test_identities.py",
     "tests/test_run.py",
 )
+GRAPH_TESTS = {
+    "tests/test_network.py": ("network", "families"),
+    "tests/test_graph_constraints.py": ("constraints", "coupling", "nodes", "reference", "rotated"),
+    "tests/test_graph_mixing.py": ("mixing",),
+    "tests/test_graph.py": ("activation", "defaults", "machine", "pdmm", "rounds", "run"),
+}
+"""The tests of graph/, each with the files that it is nearest to: it runs first for these."""
+
+CACHE = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+}
+"""Compiled programs are kept: what a mutant leaves as it is was compiled before it."""
+
+UNTOUCHED = ("graph/drawing.py", "graph/job.py")
+"""Files without arithmetic of a method: where marks are drawn, and what is told."""
 
 # Mutants that change nothing that a method promises, each with the reason.
 EQUIVALENT = {
@@ -134,6 +151,14 @@ class _Replace(ast.NodeTransformer):
         return self.new if node is self.old else super().visit(node)
 
 
+def concerned(place: str) -> tuple[str, ...]:
+    """The tests that concern a file, the nearest first."""
+    folder, _, name = place.partition("/")
+    if folder != "graph":
+        return TESTS
+    return tuple(sorted(GRAPH_TESTS, key=lambda t: Path(name).stem not in GRAPH_TESTS[t]))
+
+
 def _tests(package_root: Path, *arguments: str) -> bool:
     """Whether the tests pass on a copy of the package."""
     environment = os.environ | {"PYTHONPATH": str(package_root), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -150,7 +175,7 @@ def _tests(package_root: Path, *arguments: str) -> bool:
 
 
 def survives(label: str, source: str, near: bool = False) -> bool:
-    """Whether no test notices a mutant: those of its own name, then all (or the oracles' only)."""
+    """Whether no test notices a mutant: those of its own name, then all (or the nearest)."""
     place = label.split(":")[0]
     stem = Path(place).stem.replace("_", "")
     with tempfile.TemporaryDirectory() as folder:
@@ -159,7 +184,7 @@ def survives(label: str, source: str, near: bool = False) -> bool:
         named = place.startswith("algorithms") and not stem.startswith("primaldual")
         if named and not _tests(Path(folder), *TESTS, "-k", stem):
             return False
-        return _tests(Path(folder), *(TESTS[:1] if near else TESTS))
+        return _tests(Path(folder), *(concerned(place)[:1] if near else concerned(place)))
 
 
 def main() -> int:
@@ -171,22 +196,23 @@ def main() -> int:
         "--trust", action="store_true", help="do not run the tests without a mutant"
     )
     parser.add_argument(
-        "--near", action="store_true", help="after those of its name, only the tests of oracles"
+        "--near", action="store_true", help="after those of its name, only the nearest tests"
     )
     arguments = parser.parse_args()
     chosen = arguments.names
     paths = [p for t in TARGETS for p in sorted(PACKAGE.glob(t))]
+    paths = [p for p in paths if f"{p.parent.name}/{p.name}" not in UNTOUCHED]
     paths = [p for p in paths if not chosen or any(name in str(p) for name in chosen)]
     everything = [m for p in paths for m in mutants_of(p)]
     began, alive, excused = time.time(), [], []
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(PACKAGE, Path(folder) / "accord")
+    used = sorted({t for p in paths for t in concerned(f"{p.parent.name}/{p.name}")})
+    with tempfile.TemporaryDirectory() as programs, ThreadPoolExecutor(os.cpu_count()) as pool:
+        os.environ |= CACHE | {"JAX_COMPILATION_CACHE_DIR": programs}
         if not (
-            arguments.trust or _tests(Path(folder), *TESTS, "-n", "auto", "--dist", "loadgroup")
+            arguments.trust or _tests(ROOT / "src", *used, "-n", "auto", "--dist", "loadgroup")
         ):
             print("the tests fail on the package as it is: nothing can be said of mutants")
             return 2
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting = {
             pool.submit(survives, *mutant, arguments.near): mutant[0] for mutant in everything
         }
