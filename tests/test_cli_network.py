@@ -108,7 +108,11 @@ WRONG = {
     ("--methods", "PDMM:penalty=0"): "PDMM(penalty=...): got 0",
     ("--activation", "sometimes"): "activation: got 'sometimes'",
     ("--loss", "often"): "loss: got 'often'",
-    ("--loss", "1.0"): "loss_probability: got 1.0",
+    ("--loss", "1.0"): "loss: got '1.0'; accepted is a share below 1",
+    ("--loss", "0.1:0"): "accepted is to_good > 0",
+    ("--activation", "0"): "activation: got '0'; accepted are synchronous",
+    ("--stop", "0"): "stop: got 0; accepted is a number > 0",
+    ("--seed", "-1"): "seed: got -1; accepted is a whole number from 0",
     ("--rounds", "0"): "rounds: got 0",
     ("--methods", "EXTRA", "--loss", "0.1"): "EXTRA is synchronous",
 }
@@ -122,6 +126,17 @@ def test_bad_input_is_one_line_and_status_2(arguments, tmp_path, monkeypatch):
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("accord: ") and WRONG[arguments] in last
     assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []  # no folder, nothing half-written
+
+
+def test_stop_ends_a_run_where_all_is_small(tmp_path):
+    result = _run("--graph", "ring:6", "--methods", "PDMM", "--rounds", 5000, "--stop", 1e-6,
+                  "--output", tmp_path / "made" / "here.html", "--csv", tmp_path / "table.csv")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    [row] = polars.read_csv(tmp_path / "table.csv").to_dicts()
+    assert row["status"] == "converged" and row["rounds"] < 200
+    assert row["distance"] < 1e-5
+    assert (tmp_path / "made" / "here.html").is_file()
 
 
 def test_a_table_wants_its_columns_named(stations):

@@ -16,6 +16,7 @@ from accord.cli.shared import (
     Rounds,
     Seed,
     Table,
+    check_numbers,
     deliver,
     parse_methods,
     places,
@@ -53,7 +54,7 @@ def compare(
     seed: Seed = 0,
     participation: Annotated[float, typer.Option(help="The share of clients in a round.")] = 1.0,
     stop: Annotated[
-        float | None, typer.Option(help="End a run at this gradient norm of F.")
+        float | None, typer.Option(help="End a run where the gradient norm of F is so small.")
     ] = None,
     test_every: Annotated[
         int, typer.Option(help="Hold out each so-many-th row of every client (a table: or 0).")
@@ -64,6 +65,7 @@ def compare(
     """Run methods on one problem and write a table, pictures and a report."""
     from accord import report
 
+    check_numbers(rounds, seed, stop)
     algorithms = parse_methods(methods)
     problem, test = _problem(data, target, client, features, model, l2, intercept, test_every)
     output = places(output, csv)

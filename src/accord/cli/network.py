@@ -18,6 +18,7 @@ from accord.cli.shared import (
     Rounds,
     Seed,
     Table,
+    check_numbers,
     deliver,
     literal,
     parse_methods,
@@ -94,6 +95,12 @@ def network(
     broadcast: Annotated[
         bool, typer.Option(help="A node sends its model once to all neighbours.")
     ] = False,
+    stop: Annotated[
+        float | None,
+        typer.Option(
+            help="End a run where consensus error, dual residual and gradient norm are so small."
+        ),
+    ] = None,
     output: Output = Path("network/report.html"),
     csv: Table = None,
 ) -> None:  # fmt: skip
@@ -101,6 +108,7 @@ def network(
     from accord import report
     from accord.graph import METHODS as KNOWN
 
+    check_numbers(rounds, seed, stop)
     activated, lossy = _activation(activation), _loss(loss)
     if methods == NETWORK_METHODS:
         methods = _fitting(activated == "synchronous" and lossy == 0, target is None)
@@ -116,13 +124,14 @@ def network(
             chosen, task.problem, rounds, seed, network=net, progress=bars.show,
             activation=activated, loss_probability=lossy, weights="problem",
             communication="broadcast" if broadcast else "unicast", record=("x",) if few else (),
+            tolerance=stop,
         )  # fmt: skip
     shown = graph or (edges.name if edges else f"{len(net)} sites")
-    extra = {"nodes": _write_models(comparison, task, net, output.parent)}
+    extra: dict[str, Callable[[Path], Path]] = {
+        "nodes": lambda folder: _write_models(comparison, task, net, folder)
+    }
     if len(net) <= 2000:
-        picture = output.parent / "network.png"
-        net.draw(task.readings, picture, label=value or "reading", names=len(net) <= 60)
-        extra["network"] = picture
+        extra["network"] = lambda folder: _draw(net, task.readings, value or "reading", folder)
     title = f"{shown}: {len(chosen)} methods on {task.problem.name}"
     deliver(comparison, output, csv, title, extra)
     _tell(comparison, task)
@@ -217,6 +226,12 @@ def _write_models(comparison, task, net, folder: Path) -> Path:
     return write_whole(folder / "nodes.csv", polars.DataFrame(rows).write_csv())
 
 
+def _draw(net, readings, label: str, folder: Path) -> Path:
+    picture = folder / "network.png"
+    net.draw(readings, picture, label=label, names=len(net) <= 60)
+    return picture
+
+
 def _tell(comparison, task) -> None:
     """The answer, as the nodes hold it on average, and how far a node is from it."""
     name, run = _best(comparison)
@@ -289,18 +304,27 @@ def _activation(text: str):
 
     if text == "clocks":
         return PoissonClock()
+    if text in ("synchronous", "asynchronous"):
+        return text
     share = literal(text)
-    if isinstance(share, int | float):
-        return RandomSubset(share)
-    return text
+    if not _is_number(share) or not 0 < share <= 1:
+        raise ValueError(
+            f"activation: got {text!r}; accepted are synchronous, asynchronous, clocks, and the share of "
+            "nodes that act in a round, as 0.5"
+        )
+    return RandomSubset(share)
 
 
 def _loss(text: str):
     from accord.graph import GilbertElliott
 
     parts = [literal(part) for part in text.split(":")]
-    if len(parts) > 2 or any(isinstance(p, str) for p in parts):
+    if len(parts) > 2 or not all(_is_number(p) and 0 <= p <= 1 for p in parts) or parts == [1]:
         raise ValueError(
-            f"loss: got {text!r}; accepted is a share as 0.3, or TO_BAD:TO_GOOD as 0.05:0.3"
+            f"loss: got {text!r}; accepted is a share below 1, as 0.3, or TO_BAD:TO_GOOD, as 0.05:0.3"
         )
     return parts[0] if len(parts) == 1 else GilbertElliott(*parts)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -2,6 +2,8 @@
 
 import ast
 import dataclasses
+import math
+import os
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +13,7 @@ import typer
 import accord
 from accord import oracles
 from accord.core.checks import closest
+from accord.engines.job import check_whole
 
 Rounds = Annotated[int, typer.Option(help="Rounds.")]
 Seed = Annotated[int, typer.Option(help="The seed of all random numbers.")]
@@ -31,26 +34,39 @@ def keep_programs() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+def check_numbers(rounds: int, seed: int, stop: float | None) -> None:
+    """Refuses what no method could run with, before anything is read or made."""
+    check_whole("rounds", rounds, 1, 31)
+    check_whole("seed", seed, 0, 63)
+    if stop is not None and not 0 < stop < math.inf:
+        raise ValueError(f"stop: got {stop:g}; accepted is a number > 0")
+
+
 def places(output: Path, csv: Path | None) -> Path:
-    """The report's path, its folder made."""
+    """The report's path, where it and the table can be written; folders are made by ``deliver``."""
     output = output if output.suffix == ".html" else output / "report.html"
     for path in (output, *([csv] if csv else [])):
         if path.is_dir():
             raise ValueError(f"{path} is a folder; give the path of a file")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        above = next(p for p in path.absolute().parents if p.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            raise ValueError(f"{path}: nothing can be written to {above}; give another path")
     return output
 
 
-def deliver(comparison, output: Path, csv: Path | None, title: str, extra=()) -> None:
+def deliver(comparison, output: Path, csv: Path | None, title: str, extra=None) -> None:
     """Report, pictures and perhaps a CSV file on disk, then the table on the terminal.
 
-    ``extra`` maps names to further files that were written.
+    ``extra`` maps names to functions that write a further file into a folder and give its path.
     """
     from rich.console import Console
 
+    for path in (output, *([csv] if csv else [])):
+        path.parent.mkdir(parents=True, exist_ok=True)
     comparison.report(output, title)
     pictures = comparison.plots(output.parent)
-    written = {"report": output, "pictures": ", ".join(map(str, pictures)), **dict(extra)}
+    written = {"report": output, "pictures": ", ".join(map(str, pictures))}
+    written |= {name: write(output.parent) for name, write in (extra or {}).items()}
     if csv:
         written["table"] = comparison.write_csv(csv)
     typer.echo(err=True)
@@ -147,5 +163,7 @@ class Bars:
 
     def __exit__(self, *error):
         self._end()
+        # Bad input ends in one line: bars of what was refused are wiped off.
+        self._progress.live.transient = error[0] is not None
         self._progress.stop()
         self._caught.__exit__(*error)
