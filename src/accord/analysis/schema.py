@@ -373,11 +373,6 @@ def _agreed_columns(summaries: dict[str, Summary], request: Request) -> list[str
             if column not in everywhere:
                 hint = nearest(column, sorted(everywhere))
                 raise ValueError(f"{argument}: there is no column {column!r}; {hint}")
-    for argument in ("features", "categorical"):
-        asked = list(getattr(request, argument) or ())
-        twice = sorted({c for c in asked if asked.count(c) > 1})
-        if twice:
-            raise ValueError(f"{argument}: {listed(twice)} given twice; name each column once")
     wanted = {c for s in summaries.values() for c in s.columns}
     for name, summary in summaries.items():
         lacking = sorted(wanted - set(summary.columns))

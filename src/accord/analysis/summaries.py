@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from accord.data.frames import missing
+from accord.data.frames import listed, missing
 
 MODELS = ("linear", "logistic", "softmax", "poisson", "huber")
 WAYS = ("error", "mean", "drop", "indicator")
@@ -63,6 +63,10 @@ class Request:
                 raise TypeError(f"{name}: got {columns!r}; accepted is a list of column names")
             if columns is not None or name != "features":
                 object.__setattr__(self, name, tuple(str(c) for c in columns or ()))
+        features = self.features or ()
+        twice = sorted({f for f in features if features.count(f) > 1})
+        if twice:
+            raise ValueError(f"features: {listed(twice)} given twice; name each column once")
         for name, known in (("missing", WAYS), ("model", (None, *MODELS))):
             if getattr(self, name) not in known:
                 raise ValueError(
