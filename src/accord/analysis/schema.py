@@ -21,6 +21,7 @@ from accord.analysis.summaries import (
     from_json,
     gaps,
     merged,
+    numbers,
     summarise,
     texts,
     to_json,
@@ -158,9 +159,10 @@ class Schema:
         if unknown not in ("error", "baseline"):
             raise ValueError(f"unknown: got {unknown!r}; accepted are 'error', 'baseline'")
         frame = self._loaded(frame, target)
-        frame = frame.filter(self._kept(frame))
+        kept = self._kept(frame)
+        frame = frame if kept.all() else frame.filter(kept)
         X = np.empty((frame.height, len(self.terms)))
-        filled = {f.name: _filled(frame[f.name], f, unknown) for f in self.features}
+        filled = self._filled(frame, unknown)
         for j, term in enumerate(self.terms):
             if term.kind == "missing":
                 X[:, j] = missing(frame[term.column]).to_numpy()
@@ -220,9 +222,22 @@ class Schema:
         check_there(names, asked, "frame")
         return load([column for columns in asked.values() for column in columns])
 
+    def _filled(self, frame, unknown: str) -> dict[str, Any]:
+        """The features without gaps: arrays of numbers, polars columns of categories."""
+        plain = [f for f in self.features if f.kind == "number"]
+        for feature in plain:
+            _check_numeric(frame[feature.name], "frame")
+        block = numbers(frame.select([f.name for f in plain]))
+        block = np.where(np.isnan(block), np.array([f.fill for f in plain]), block)
+        filled = {f.name: x for f, x in zip(plain, block.T, strict=True)}
+        for name, x in filled.items():
+            _check_finite(x, f"frame: the column {name!r}")
+        others = [f for f in self.features if f.kind == "category"]
+        return filled | {f.name: _categories(frame[f.name], f, unknown) for f in others}
+
     def _kept(self, frame) -> np.ndarray:
-        gone = gaps(frame).to_numpy()
-        if self.missing == "drop":
+        gone = gaps(frame)
+        if self.missing == "drop" or not gone.any():
             return ~gone
         counts = {c.name: n for c in frame if (n := int(missing(c).sum()))}
         if self.missing != "error":
@@ -236,22 +251,9 @@ class Schema:
         return np.ones(len(gone), bool)
 
 
-def _filled(column, feature: Feature, unknown: str):
-    """A column of the table without gaps: an array of numbers, or a polars column of categories."""
-    import polars as pl
-
-    if feature.kind == "number":
-        if not column.dtype.is_numeric() and column.null_count() < len(column):
-            raise ValueError(
-                f"frame: the column {feature.name!r} is numeric in the fit, here it is not "
-                f"({kind(column)}); give numbers"
-            )
-        numbers = column.cast(float, strict=False)
-        x = numbers.set(missing(numbers), None).fill_null(feature.fill).to_numpy()
-        _check_finite(x, f"frame: the column {feature.name!r}")
-        return x
-    values = texts(column) if column.dtype != pl.Null else column.cast(pl.String)
-    values = values.fill_null(feature.fill)
+def _categories(column, feature: Feature, unknown: str):
+    """A column of categories without gaps, as a polars column of text."""
+    values = texts(column).fill_null(feature.fill)
     strange = values.filter(~values.is_in(feature.categories))
     if len(strange) and unknown == "error":
         raise ValueError(
@@ -259,6 +261,14 @@ def _filled(column, feature: Feature, unknown: str):
             f"they had {listed(feature.categories)}; unknown='baseline' takes it for the first"
         )
     return values
+
+
+def _check_numeric(column, where: str) -> None:
+    if not column.dtype.is_numeric() and column.null_count() < len(column):
+        raise ValueError(
+            f"{where}: the column {column.name!r} is numeric in the fit, here it is not "
+            f"({kind(column)}); give numbers"
+        )
 
 
 def _check_finite(x: np.ndarray, where: str) -> None:
@@ -273,13 +283,10 @@ def _encoded(column, target: Target) -> np.ndarray:
     """The target as classes 0..C-1 or as numbers."""
     import polars as pl
 
-    numbers = target.kind == "number" or isinstance(target.classes[0], int | float)
-    if numbers and not isinstance(next(iter(target.classes), 0), bool):
-        if not column.dtype.is_numeric() and len(column):
-            raise ValueError(
-                f"target: the column {target.name!r} is numeric in the fit, here it is not "
-                f"({kind(column)}); give numbers"
-            )
+    boolean = bool(target.classes) and isinstance(target.classes[0], bool)
+    text = bool(target.classes) and isinstance(target.classes[0], str)
+    if not boolean and not text:
+        _check_numeric(column, "target")
         y = column.cast(float, strict=False).to_numpy()
         if target.kind == "number":
             _check_finite(y, f"target: the column {target.name!r}")

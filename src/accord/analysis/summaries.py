@@ -202,36 +202,51 @@ def summarise(frame, request: Request) -> Summary:
     if request.missing == "drop":
         used = used.filter(~gaps(used))
     limit = request.max_categories
+    # Numbers go together: with many small sites the calls cost more than the rows.
+    plain = [f for f in features if used[f].dtype.is_numeric() and f not in request.categorical]
+    columns = {f: _number(x) for f, x in zip(plain, numbers(used.select(plain)).T, strict=True)}
+    columns |= {
+        f: _column(used[f], limit, f in request.categorical) for f in features if f not in columns
+    }
     return Summary(
         rows=used.height,
         dropped=frame.height - used.height,
         names=tuple(frame.columns),
-        columns={f: _column(used[f], limit, f in request.categorical) for f in features},
+        columns={f: columns[f] for f in features},
         target=_target(used[request.target], request) if there else None,
     )
 
 
-def gaps(frame):
-    """Whether each row of a polars frame has a missing value, as a polars column."""
-    import polars as pl
-
-    gone = pl.Series([False]).new_from_index(0, frame.height)
+def gaps(frame) -> np.ndarray:
+    """Whether each row of a polars frame has a missing value (rows,)."""
+    gone = np.zeros(frame.height, bool)
     for column in frame:
-        gone = gone | missing(column)
+        if column.dtype.is_float():
+            gone |= np.isnan(column.to_numpy())
+        elif column.null_count():
+            gone |= column.is_null().to_numpy()
     return gone
 
 
+def numbers(frame) -> np.ndarray:
+    """A polars frame as float64 (rows, columns), missing values as NaN."""
+    return frame.cast(float, strict=False).to_numpy().reshape(frame.height, frame.width)
+
+
+def _number(x: np.ndarray) -> Column:
+    there = x[~np.isnan(x)]
+    found = Column("number" if len(there) else "empty", len(there), len(x) - len(there))
+    return dataclasses.replace(found, **_moments(there)) if len(there) else found
+
+
 def _column(column, limit: int, categorical: bool) -> Column:
-    """What a site says of one column: at most ``limit`` texts of it."""
+    """What a site says of a column that is no number: at most ``limit`` texts of it."""
     import polars as pl
 
     there = column.filter(~missing(column))
     found = Column("empty", len(there), len(column) - len(there))
     if not len(there):
         return found
-    numeric = there.dtype.is_numeric()
-    if numeric and not categorical:
-        return dataclasses.replace(found, kind="number", **_moments(there.cast(float).to_numpy()))
     if there.dtype.is_nested() or there.dtype in (pl.Binary, pl.Object):
         return dataclasses.replace(found, kind=str(there.dtype))
     values = texts(there)
@@ -247,14 +262,16 @@ def _column(column, limit: int, categorical: bool) -> Column:
 
 
 def _target(column, request: Request) -> Column:
-    """As ``_column``; numbers are listed only where the model may take them for classes."""
-    found = _column(column, request.max_categories, False)
+    """As other columns; numbers are listed only where the model may take them for classes."""
+    if not column.dtype.is_numeric():
+        return _column(column, request.max_categories, False)
+    found = _number(numbers(column.to_frame())[:, 0])
     limits = {None: 2, "logistic": request.max_categories, "softmax": request.max_categories}
-    if found.kind != "number" or request.model not in limits or found.infinite:
+    if request.model not in limits or found.infinite:
         return found
-    numbers = column.filter(~missing(column)).cast(float)
     # Zero has two signs, which are one value.
-    return dataclasses.replace(found, values=_counted(numbers + 0.0, limits[request.model]))
+    values = column.filter(~missing(column)).cast(float) + 0.0
+    return dataclasses.replace(found, values=_counted(values, limits[request.model]))
 
 
 def _moments(x: np.ndarray) -> dict[str, Any]:
