@@ -129,6 +129,11 @@ def test_a_column_is_numbers_or_text_as_a_whole(tmp_path):
     assert told(sites) == {"u": [(1, "1,5", "1,5", 1.5, 7)], "v": [(2, "<2", "2.5", 2.5, 8)]}
 
 
+def test_a_comma_in_a_file_with_commas_is_no_decimal_mark(tmp_path):
+    sites = read_sites(write(tmp_path / "t.csv", 'c,a\nu,"1,500"\nu,"2,5"\n'), "c")
+    assert told(sites) == {"u": [("1,500",), ("2,5",)]}
+
+
 def test_names_are_read_as_written_and_sorted(tmp_path):
     path = write(tmp_path / "t.csv", "c,x\n10,1\n9,2\n10,3\n")
     assert told(read_sites(path, "c")) == {"9": [(2,)], "10": [(1,), (3,)]}

@@ -33,6 +33,9 @@ __all__ = ["Feature", "Request", "Schema", "Summary", "Target", "Term", "agree",
 MISSING = "(missing)"
 """The category that missing="indicator" makes of missing categories."""
 
+ROUNDING = 4 * np.finfo(float).eps
+"""Relative to the mean, a standard deviation that is none."""
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -182,11 +185,11 @@ class Schema:
 
         (d + 1, d + 1), or (d, d) without an intercept. A covariance C becomes T C T'.
         """
-        means, rests, scales = self._scaling()
+        means, _, scales = self._scaling()
         T = np.diag(1 / scales)
         if not self.intercept:
             return T
-        last = np.append(-(means + rests) / scales, 1.0)
+        last = np.append(-means / scales, 1.0)
         return np.vstack([np.column_stack([T, np.zeros(len(scales))]), last])
 
     def unscale(self, coefficients, intercept=0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -200,9 +203,9 @@ class Schema:
                 f"coefficients: got shape {w.shape}; accepted is ({len(self.terms)},) or "
                 f"({len(self.terms)}, classes), one for each of schema.columns"
             )
-        means, rests, scales = self._scaling()
+        means, _, scales = self._scaling()
         w = (w.T / scales).T
-        return w, np.asarray(intercept, float) - (means @ w + rests @ w)
+        return w, np.asarray(intercept, float) - means @ w
 
     def _scaling(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(means, their rests, deviations) to subtract and to divide by."""
@@ -456,6 +459,8 @@ def _agreed_feature(name: str, column: Column, rows: int, request: Request, note
     if column.kind == "number":
         feature = Feature(name, "number", column.mean)
         deviation = math.sqrt(column.squares / rows)
+        # What differs by rounding alone is constant.
+        deviation = deviation if deviation > ROUNDING * abs(column.mean) else 0.0
         if deviation > 0 or (not request.intercept and column.mean != 0):
             terms.append(Term(name, "number", None, column.mean, column.rest, deviation))
         else:

@@ -1,4 +1,6 @@
-"""What a site says of its rows before a joint fit: counts, moments and categories, no rows.
+"""What a site says of its rows before a joint fit: counts, moments, extremes and categories.
+
+No row leaves a site, but a summary of few rows tells much of them, and of a single row all.
 
 ``summarise`` runs where the rows are and sees one site's frame; ``merged`` runs at the server and sees
 summaries only. Requests and summaries travel as JSON, every float exactly.
@@ -269,8 +271,7 @@ def _target(column, request: Request) -> Column:
     limits = {None: 2, "logistic": request.max_categories, "softmax": request.max_categories}
     if request.model not in limits or found.infinite:
         return found
-    # Zero has two signs, which are one value.
-    values = column.filter(~missing(column)).cast(float) + 0.0
+    values = column.filter(~missing(column)).cast(float)
     return dataclasses.replace(found, values=_counted(values, limits[request.model]))
 
 
@@ -282,12 +283,11 @@ def _moments(x: np.ndarray) -> dict[str, Any]:
     deviations = x - about
     offset = float(deviations.mean())
     deviations -= offset
-    correction = float(deviations.mean())
-    mean, rest = _sum(about, offset + correction)
+    mean, rest = _sum(about, offset + float(deviations.mean()))
     return {
         "mean": mean,
         "rest": rest,
-        "squares": max(float(deviations @ deviations) - len(x) * correction**2, 0.0),
+        "squares": float(deviations @ deviations),
         "low": float(x.min()),
         "high": float(x.max()),
         "whole": bool((x == np.round(x)).all()),
