@@ -46,7 +46,9 @@ def design(table: pl.DataFrame, columns, drop=()) -> np.ndarray:
         if column.dtype.is_numeric():
             parts.append(column.cast(float).fill_null(column.mean()).to_numpy())
             continue
-        filled = column.cast(pl.String).fill_null(column.cast(pl.String).mode().sort()[0])
+        filled = column.cast(pl.String).fill_null(
+            column.drop_nulls().cast(pl.String).mode().sort()[0]
+        )
         parts += [(filled == c).cast(float).to_numpy() for c in sorted(filled.unique())[1:]]
     return np.column_stack([*parts, np.ones(table.height)])
 
@@ -230,8 +232,8 @@ def test_the_certificate_bounds_the_error_of_an_early_stop():
 
 def test_a_model_file_predicts_the_same(tmp_path):
     table = diabetes().with_columns((pl.col("target") > 140).alias("worse"))
-    table = table.with_columns(pl.when(pl.col("sex") > 1).then(pl.lit("f")).otherwise(pl.lit("m")))
-    table = table.rename({"literal": "letter"}) if "literal" in table.columns else table
+    sex = pl.when(pl.col("sex") > 1).then(pl.lit("f")).otherwise(pl.lit("m"))
+    table = table.with_columns(sex.alias("sex"))
     found = fit(table.drop("target"), "worse", "site")
     path = found.model.save(tmp_path / "model.json")
     loaded = Model.load(path)

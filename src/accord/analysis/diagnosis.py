@@ -28,9 +28,10 @@ def check_determined(problem, schema, solution) -> None:
             "coefficients are not determined: exclude one of them, or give l2 > 0"
         )
     if problem.loss.flattens and solution.run.status.name == "converged":
-        grown = solution.x.ravel() * units
+        columns = len(schema.columns)
+        grown = solution.x[:columns].ravel() * units[: solution.x[:columns].size]
         raise ValueError(
-            f"target: no finite fit exists: {_involved(grown, shape, terms)} can tell some outcomes "
+            f"target: no finite fit exists: {_involved(grown, (columns, *shape[1:]), terms)} can tell some outcomes "
             "apart without error, so that coefficients grow for ever: exclude columns, or give l2 > 0"
         )
 

@@ -70,7 +70,7 @@ def _auc(eta, y) -> float:
     n, p = len(y), int(positive.sum())
     if p in (0, n):
         return float("nan")
-    values, place, counts = np.unique(eta, return_inverse=True, return_counts=True)
+    _, place, counts = np.unique(eta, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     return float((ranks[positive].sum() - p * (p + 1) / 2) / (p * (n - p)))
 

@@ -297,7 +297,7 @@ def _encoded(column, target: Target) -> np.ndarray:
         values, known = pl.Series(y), pl.Series([float(c) for c in target.classes])
     else:
         values, known = texts(column), pl.Series([_text(c) for c in target.classes])
-    strange = values.filter(~values.is_in(known))
+    strange = values.filter(~values.is_in(known.to_list()))
     if len(strange):
         raise ValueError(
             f"target: {strange[0]!r} in the column {target.name!r} is a class that no client had; "
