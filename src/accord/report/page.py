@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that loads nothing from elsewhere."""
+"""HTML pages that load nothing from elsewhere: what all share, and a comparison as one."""
 
 import dataclasses
 import json
@@ -6,7 +6,9 @@ import platform
 from base64 import b64encode
 from html import escape
 from importlib import metadata, resources
+from importlib.util import find_spec
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 
@@ -22,26 +24,58 @@ _POINTS = 600
 _MARKS = 8
 
 
-def render(comparison, title: str | None = None) -> str:
-    """The page."""
+def page(title: str, subtitle: str, facts, sections: str, data: dict) -> str:
+    """A page: title and subtitle, facts as (name, value), sections in HTML, and what its script draws.
+
+    ``data`` has ``charts``: each an ``id`` of an element, plotly's ``data`` and ``layout``, and perhaps
+    ``choices`` with the ``views`` they select; and ``legend``, the buttons that hide curves.
+    """
+    parts = {
+        "title": escape(title),
+        "subtitle": escape(subtitle),
+        "facts": "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts),
+        "sections": sections,
+        "versions": escape(_versions()),
+        "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
+        "plotly": _plotly(),
+    }
+    return filled("page.html", parts)
+
+
+def filled(template: str, parts: dict[str, str]) -> str:
+    """A template of this folder with its parts in place."""
+    text = (resources.files("accord.report") / template).read_text(encoding="utf-8")
+    pieces = text.split("{{")
+    done = [pieces[0]]
+    for piece in pieces[1:]:
+        name, rest = piece.split("}}", 1)
+        done += [parts[name], rest]
+    return "".join(done)
+
+
+def _plotly() -> str:
+    """The script, from the package's file: importing plotly first would take longer than the page."""
+    spec = find_spec("plotly")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        path = Path(folder) / "package_data" / "plotly.min.js"
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
     from plotly.offline import get_plotlyjs
 
-    problem = comparison.problem
+    return get_plotlyjs()
+
+
+def render(comparison, title: str | None = None) -> str:
+    """The page of a comparison."""
     words, formula = comparison.measures[comparison.measure]
-    title = title or f"{len(comparison.entries)} methods on {problem.name}"
-    data = json.dumps(_data(comparison, words), allow_nan=False).replace("<", "\\u003c")
     boxes = (
         f'<div><h3>against {escape(comparison.axes[axis])}</h3><div class="chart" id="{axis}"></div></div>'
         for axis in comparison.axes
         if any(axis in c.axes for c in comparison.curves)
     )
     parts = {
-        "title": escape(title),
-        "subtitle": escape(comparison.subtitle),
-        "facts": "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>"
-                         for k, v in comparison.facts()),
         "results": _results(comparison),
-        "notes": "".join(f'<p class="note">{escape(n)}</p>' for n in comparison.notes()),
+        "notes": html_notes(comparison.notes()),
         "measure": words,
         "formula": escape(formula),
         "charts": "".join(boxes),
@@ -49,26 +83,30 @@ def render(comparison, title: str | None = None) -> str:
         "held_out": _held_out(comparison) if comparison.scores else "",
         "parameters": _parameters(comparison),
         "statuses": _statuses(comparison),
-        "papers": _papers(comparison),
-        "versions": escape(_versions()),
-        "data": data,
-        "plotly": get_plotlyjs(),
-    }  # fmt: skip
-    text = (resources.files("accord.report") / "page.html").read_text(encoding="utf-8")
-    pieces = text.split("{{")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, rest = piece.split("}}", 1)
-        filled += [parts[name], rest]
-    return "".join(filled)
+        "papers": html_papers(e.algorithm for e in comparison.entries),
+    }
+    return page(
+        title or f"{len(comparison.entries)} methods on {comparison.problem.name}",
+        comparison.subtitle,
+        comparison.facts(),
+        filled("comparison.html", parts),
+        _data(comparison, words),
+    )
 
 
-def _table(head: str, rows) -> str:
+def html_notes(notes) -> str:
+    """Sentences, a paragraph each."""
+    return "".join(f'<p class="note">{escape(n)}</p>' for n in notes)
+
+
+def html_table(head: str, rows) -> str:
+    """A table of a head and rows of cells, in HTML."""
     body = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
 
-def _name(name: str) -> str:
+def row_name(name: str) -> str:
+    """The first cell of a row, which stays in sight."""
     return f'<th scope="row">{escape(name).replace("(", "<wbr>(", 1)}</th>'
 
 
@@ -90,14 +128,14 @@ def _results(comparison) -> str:
     best = {c.key: c.best_text(table) for c in comparison.columns}
     rows = []
     for row in table:
-        cells = [_name(row["method"])]
+        cells = [row_name(row["method"])]
         for c in comparison.columns:
             text = c.text(row[c.key])
             kinds = "number" + " first" * (c.key in first) + " best" * (text == best[c.key])
             cells.append(f'<td class="{kinds}">{escape(text)}</td>')
         cells.append(f'<td class="first">{_status(row["status"])}</td>')
         rows.append(cells)
-    return _table(head, rows)
+    return html_table(head, rows)
 
 
 def _status(name: str) -> str:
@@ -120,13 +158,13 @@ def _statuses(comparison) -> str:
         )  # fmt: skip
         rows.append(
             [
-                _name(entry.name),
+                row_name(entry.name),
                 f"<td>{_status(entry.status)}</td>",
                 f'<td class="words">{escape(entry.sentence)}</td>',
                 *(f'<td class="number">{n}</td>' for n in numbers),
             ]
         )
-    return _table(head, rows)
+    return html_table(head, rows)
 
 
 def _parameters(comparison) -> str:
@@ -138,7 +176,7 @@ def _parameters(comparison) -> str:
     head = "<tr><th>method</th>" + "".join(f"<th>{escape(c)}</th>" for c in columns) + "</tr>"
     rows = []
     for entry, algorithm in used:
-        cells = [_name(entry.name)]
+        cells = [row_name(entry.name)]
         for column in columns:
             if not hasattr(algorithm, column):
                 cells.append("<td></td>")
@@ -147,11 +185,12 @@ def _parameters(comparison) -> str:
             chosen = getattr(entry.algorithm, column) is None and text != "None"
             cells.append(f"<td>{f'<i>{text}</i>' if chosen else text}</td>")
         rows.append(cells)
-    return _table(head, rows)
+    return html_table(head, rows)
 
 
-def _papers(comparison) -> str:
-    keys = dict.fromkeys(getattr(e.algorithm, "source", "") for e in comparison.entries)
+def html_papers(algorithms) -> str:
+    """The papers of algorithms, an item each."""
+    keys = dict.fromkeys(getattr(a, "source", "") for a in algorithms)
     known = [sources.SOURCES[key] for key in keys if key in sources.SOURCES]
     return "".join(f"<li>{escape(source.reference())}</li>" for source in known)
 
@@ -177,13 +216,13 @@ def _held_out(comparison) -> str:
         f'<th class="number">{escape(n)}</th>' for n in named
     ) + "</tr>"  # fmt: skip
     rows = [
-        [_name(client), f"<td>{comparison.test.sizes[i]}</td>"]
+        [row_name(client), f"<td>{comparison.test.sizes[i]}</td>"]
         + [f'<td class="number">{share(s.clients[i])}</td>' for s in named.values()]
         for i, client in enumerate(comparison.test.names)
     ]
     return (
         f"{text}<details><summary>The same as a table</summary>"
-        f'<div class="scroll">{_table(head, rows)}</div></details>'
+        f'<div class="scroll">{html_table(head, rows)}</div></details>'
     )
 
 
@@ -212,7 +251,8 @@ def _data(comparison, words) -> dict:
     return {"charts": charts, "legend": legend}
 
 
-def _layout(**parts) -> dict:
+def base_layout(**parts) -> dict:
+    """The layout of every chart, with ``parts`` in place of its own."""
     base = {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -230,11 +270,11 @@ def _chart(comparison, axis: str, words: str) -> dict:
     for k, curve in enumerate(curves):
         colour, dash, mark = look(curve.place)
         name = escape(curve.name, quote=False)
-        kept = _thinned(len(curve.values))
+        kept = thinned(len(curve.values))
         x, y = curve.axes[axis][kept], np.maximum(curve.values[kept], floor)
         traces.append({
             "type": "scatter", "mode": "lines+markers", "name": curve.name,
-            "x": _numbers(x), "y": _numbers(y),
+            "x": rounded(x), "y": rounded(y),
             "line": {"color": colour, "dash": dash, "width": 2},
             "marker": {"symbol": mark, "color": colour, "size": _sizes(len(kept), k),
                        "opacity": 1, "line": {"width": 0}},
@@ -247,7 +287,7 @@ def _chart(comparison, axis: str, words: str) -> dict:
         "linear": [0, right],
         "log": [float(np.log10(min(positive, default=right / 10))), float(np.log10(right))],
     }
-    layout = _layout(
+    layout = base_layout(
         xaxis={"title": {"text": axis if axis != "megabytes" else "MB"}, "range": ranges["linear"]},
         yaxis={
             "title": {"text": words}, "type": "log", "exponentformat": "power",
@@ -260,7 +300,7 @@ def _chart(comparison, axis: str, words: str) -> dict:
     }  # fmt: skip
 
 
-def _thinned(length: int) -> np.ndarray:
+def thinned(length: int) -> np.ndarray:
     """Which points are drawn of a long curve, the ends among them."""
     return np.unique(np.linspace(0, length - 1, min(length, _POINTS)).round().astype(int))
 
@@ -272,7 +312,8 @@ def _sizes(length: int, k: int) -> list[int]:
     return [7 if i % gap == first else 0 for i in range(length)]
 
 
-def _numbers(values) -> list[float | None]:
+def rounded(values) -> list[float | None]:
+    """Numbers for the page, with six digits; None where there is none."""
     return [float(f"{v:.6g}") if np.isfinite(v) else None for v in values]
 
 
@@ -284,7 +325,7 @@ def _clients_chart(comparison) -> dict:
         colour = "#7f8794" if place is None else look(place)[0]
         traces.append({
             "type": "box", "name": escape(name, quote=False).replace("(", "<br>(", 1),
-            "x": _numbers(score.clients), "text": names, "orientation": "h",
+            "x": rounded(score.clients), "text": names, "orientation": "h",
             "boxpoints": "all", "jitter": 0.5, "pointpos": 0,
             "line": {"color": colour, "width": 1.5},
             "fillcolor": "rgba(0,0,0,0)", "marker": {"color": colour, "size": 5, "opacity": 0.7},
@@ -294,7 +335,7 @@ def _clients_chart(comparison) -> dict:
     axis: dict = {"title": {"text": f"held-out {kind}"}}
     if any(s.least < -1 for s in _scores(comparison).values()):
         axis["range"] = [-1, 1.05]
-    layout = _layout(
+    layout = base_layout(
         margin={"l": 8, "r": 12, "t": 8, "b": 48},
         xaxis=axis,
         yaxis={"autorange": "reversed", "automargin": True, "tickfont": {"size": 11}},
