@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +137,12 @@ class Fit:
         from accord.report.fits import write_report
 
         return write_report(self, path, title)
+
+    def pictures(self, folder) -> list[Path]:
+        """Writes the report's pictures as PNG files into a folder, which is made if need be."""
+        from accord.report.fits import pictures
+
+        return pictures(self, folder)
 
 
 def fit(

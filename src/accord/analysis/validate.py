@@ -35,6 +35,18 @@ class Validation(NamedTuple):
     loss: float
     score: float
 
+    def dataframe(self):
+        """One row a client, as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame([c._asdict() for c in self.clients], infer_schema_length=None)
+
+    def print(self, console=None) -> None:
+        """The clients as a table on a terminal."""
+        from accord.report.fits import show_validation
+
+        show_validation(self, console)
+
 
 def leave_one_out(
     source, target: str, client: str | None = None, *, progress: Callable | None = None, **options

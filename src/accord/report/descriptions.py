@@ -1,6 +1,6 @@
 """A description of a table's clients, on a terminal."""
 
-from accord.report.style import share, short
+from accord.report.style import share, short, size
 from accord.report.terminal import Block, stack
 
 LISTED_CLIENTS = 30
@@ -116,7 +116,7 @@ def _tell(description, console) -> None:
             Block(["rounds"], [[str(o.rounds) for o in options]]),
             Block(
                 ["bytes up", "bytes down"],
-                [[_bytes(o.up) for o in options], [_bytes(o.down) for o in options]],
+                [[size(o.up) for o in options], [size(o.down) for o in options]],
             ),
             Block(["what it sends"], [[o.reveals for o in options]], right=False),
         ]
@@ -127,11 +127,3 @@ def _tell(description, console) -> None:
         )
     for note in description.schema.notes:
         console.print(escape(note), style="dim", highlight=False)
-
-
-def _bytes(count: int) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
-        count /= 1000
-    return ""

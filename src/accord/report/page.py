@@ -54,7 +54,7 @@ def filled(template: str, parts: dict[str, str]) -> str:
 
 
 def _plotly() -> str:
-    """The script, from the package's file: importing plotly first would take longer than the page."""
+    """The script, from the package's file where it is in its place: plotly itself is not needed."""
     spec = find_spec("plotly")
     for folder in spec.submodule_search_locations or () if spec else ():
         path = Path(folder) / "package_data" / "plotly.min.js"

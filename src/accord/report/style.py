@@ -55,6 +55,52 @@ def share(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:.1e}"
 
 
+def measured(value: float | None, error: float | None = None) -> str:
+    """A number to the second digit of its error, or without an error to four digits."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if not error or not math.isfinite(error):
+        return f"{value:#.4g}".rstrip(".") if value else "0"
+    if not 1e-4 <= error < 1e6 or abs(value) >= 1e9:
+        digits = math.floor(math.log10(max(abs(value), error))) - math.floor(math.log10(error)) + 1
+        return f"{value:.{max(digits, 0)}e}"
+    return f"{value:.{max(0, 1 - math.floor(math.log10(error)))}f}"
+
+
+def chance(p: float | None) -> str:
+    """A p value: three decimals, or <0.001."""
+    if p is None or math.isnan(p):
+        return DASH
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def at_most(bound: float) -> str:
+    """A bound to one digit, rounded up."""
+    if not 0 < bound < math.inf:
+        return f"{bound:g}"
+    mantissa, exponent = f"{bound:.17e}".split("e")
+    digit = math.ceil(float(mantissa))
+    return f"{digit}e{int(exponent)}" if digit < 10 else f"1e{int(exponent) + 1}"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that leaves up to three digits: 640 B, 55.0 kB, 1.23 GB; 1 kB is 1000 B."""
+    if count < 999.5:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        count /= 1000
+        if count < 999.5 or unit == "TB":
+            break
+    return f"{count:.{max(0, 2 - math.floor(math.log10(count)))}f} {unit}"
+
+
+def cut(name: str, width: int) -> str:
+    """A name on one line of at most ``width`` characters, nothing unprintable in it."""
+    plain = "".join(c if c.isprintable() else " " for c in name)
+    plain = " ".join(plain.split())
+    return plain if len(plain) <= width else f"{plain[: width - 1]}…"
+
+
 def limits(values, floor: float) -> tuple[float, float]:
     """The range of the vertical axis: from the least value drawn to a little above the start."""
     found = np.concatenate(values) if values else np.ones(1)
