@@ -46,6 +46,12 @@ class History(Mapping):
         """The number of recorded rounds."""
         return len(self._columns["round"])
 
+    def followed_by(self, later: "History", seconds: float) -> "History":
+        """This table and a later one, whose clock began at ``seconds``, with the columns of both."""
+        columns = {n: np.concatenate([self[n], later[n]]) for n in later if n in self}
+        columns["seconds"][self.rows :] += seconds
+        return History(columns)
+
     def dataframe(self):
         """The table as a polars DataFrame."""
         import polars

@@ -116,7 +116,7 @@ def drive(
     began = time.perf_counter()
     state, *_ = machine.advance(state, yardstick, every, 0, rounds, capacity, keep)
     compiled = time.perf_counter() - began
-    done, length, elapsed = 0, 1, 0.0
+    done, length, elapsed = int(state.round), 1, 0.0
     while done < rounds and code == RUNNING:
         end = min(rounds, done + length)
         began = time.perf_counter()
@@ -140,10 +140,11 @@ def drive(
 
 def _capacity(model_bytes: int, keep: bool, rounds: int, every: int) -> int:
     """Recorded rounds that a chunk may hold: bounded in number and in memory."""
-    most = min(_CHUNK_ROUNDS, math.ceil(rounds / every))
-    if keep:
-        most = min(most, max(1, _RECORD_BYTES // max(model_bytes, 1)))
     # It shapes the compiled program: few sizes, few programs.
+    if not keep:
+        return _CHUNK_ROUNDS
+    most = min(_CHUNK_ROUNDS, math.ceil(rounds / every))
+    most = min(most, max(1, _RECORD_BYTES // max(model_bytes, 1)))
     return 2 ** math.floor(math.log2(most)) if most > 1 else 1
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from accord import tree
@@ -21,7 +22,6 @@ from accord.theory import (
     certificate,
     conditioning_hint,
     constants,
-    dissimilarity,
 )
 
 ENGINES = {"star": Star, "debug": Debug}
@@ -76,6 +76,7 @@ def run(
     engine: str = "star",
     reference: bool | None = None,
     progress: Callable[[dict], None] | None = None,
+    resume: Run | None = None,
 ) -> Run:
     """Runs an algorithm on a problem for at most ``rounds`` communication rounds.
 
@@ -85,7 +86,8 @@ def run(
     the clients: it travels, and is counted. ``engine`` is "star" (compiled) or "debug". ``reference``
     says whether gap and distance to the optimum are measured: None does so for convex problems of up to
     2e7 rows x parameters, or whose reference is there already. ``progress`` is called between chunks
-    with the latest row.
+    with the latest row. ``resume`` is an earlier run of the same method, problem and seed: its rounds
+    count, its history stays, and the new ones are those that a single run would have done.
 
     Raises ``ValueError`` or ``TypeError`` before the first round where an argument is wrong.
     """
@@ -98,35 +100,56 @@ def run(
         raise TypeError(f"stop: got {type(stop).__name__}; expected accord.Stop(gradient_norm=...)")
     job = make_job(algorithm, problem, seed, participation, x0, client_state, dtype)
     with jax.enable_x64(True):
-        return _run(job, rounds, keep, every, stop, ENGINES[engine], reference, progress)
+        return _run(job, rounds, keep, every, stop, ENGINES[engine], reference, progress, resume)
 
 
-def _run(job, rounds, keep, every, stop, engine, reference, progress) -> Run:
+def _run(job, rounds, keep, every, stop, engine, reference, progress, resume) -> Run:
     if job.schedule is not None and len(job.schedule) < rounds:
         raise ValueError(
             f"participation: {len(job.schedule)} rounds in the schedule, {rounds} to run"
         )
+    if resume is not None:
+        _check_resumes(resume, job, rounds)
     machine = engine(job)
     yardstick = _yardstick(job, stop, _reference(job.problem, reference, stop))
-    state = machine.init()
-    start = machine.measure(state.server.x, yardstick)
+    state = machine.init() if resume is None else jax.tree.map(jnp.array, resume.state)
+    start = _start(job, yardstick) if resume is None else resume.start
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(job.x0))
     driven = drive(machine, state, yardstick, rounds, every, keep, size, progress)
     state, columns = driven.state, driven.columns
     x = jax.tree.map(np.asarray, state.server.x)
+    history, models, before = _history(columns, machine.message_bytes), driven.models, 0.0
+    if resume is not None:
+        before = resume.seconds
+        history = resume.history.followed_by(history, before)
+        if keep and resume.xs is not None:
+            models = jax.tree.map(lambda *m: np.concatenate(m), resume.xs, models)
     return Run(
         x=x,
-        xs=driven.models,
+        xs=models,
         status=_status(driven.code, columns, start, job, stop, int(state.round), x),
-        history=_history(columns, machine.message_bytes),
+        history=history,
         algorithm=job.algorithm,
         problem=job.problem,
         seed=job.seed,
         start=start,
-        seconds=driven.seconds,
+        seconds=before + driven.seconds,
         compile_seconds=driven.compile_seconds,
         state=state,
     )
+
+
+def _check_resumes(resume, job, rounds) -> None:
+    if not isinstance(resume, Run):
+        raise TypeError(f"resume: got {type(resume).__name__}; expected what accord.run returned")
+    if (resume.algorithm, resume.problem, resume.seed) != (job.algorithm, job.problem, job.seed):
+        raise ValueError(
+            "resume: the earlier run has another algorithm, problem or seed; give the same objects"
+        )
+    if int(resume.state.round) >= rounds:
+        raise ValueError(
+            f"rounds: got {rounds}; the run to resume has done {int(resume.state.round)}, give more"
+        )
 
 
 def _reference(problem, wanted, stop):
@@ -152,20 +175,30 @@ def _yardstick(job, stop, reference) -> Yardstick:
     problem = job.problem
     norm = gap = -1.0
     if stop is not None:
-        norm, gap = stop.thresholds(constants(problem).global_strong_convexity)
+        known = stop.distance is not None
+        norm, gap = stop.thresholds(constants(problem).global_strong_convexity if known else None)
     # The scale of gradients: at x0, or at the default start where x0 is optimal for every client.
-    spread = max(
-        dissimilarity(problem, x) + float(tree.norm(problem.gradient(x)))
-        for x in (job.x0, problem.initial())
-    )
+    surveys = [problem.survey(job.x0), problem.survey(problem.initial())]
+    spread = max(apart + float(tree.norm(gradient)) for _, gradient, apart in surveys)
     spread = spread if spread > 1e-12 else 1.0
     explosion = _EXPLOSION * spread
-    first = problem.objective(job.x0)
+    first = float(surveys[0][0])
     summit = first + _EXPLOSION * (abs(first) + spread)
     if reference is None:
         return Yardstick(norm, gap, explosion, summit)
     optimum = reference.x if reference.unique else None
     return Yardstick(norm, gap, explosion, summit, optimum, reference.objective)
+
+
+def _start(job, yardstick) -> dict[str, float]:
+    """The measures of x0."""
+    value, gradient = job.problem.evaluate(job.x0)
+    row = {"objective": float(value), "gradient_norm": float(tree.norm(gradient))}
+    if yardstick.least is not None:
+        row["gap"] = row["objective"] - float(yardstick.least)
+    if yardstick.optimum is not None:
+        row["distance"] = float(tree.norm(tree.subtract(job.x0, yardstick.optimum)))
+    return row
 
 
 def _history(columns, wire) -> History:

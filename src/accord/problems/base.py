@@ -154,12 +154,18 @@ class Problem:
 
     def evaluate(self, x) -> tuple[float, Any]:
         """(F(x), grad F(x)), as NumPy values; the least subgradient where F has h."""
+        return self.survey(x)[:2]
+
+    def survey(self, x) -> tuple[float, Any, float]:
+        """(F(x), grad F(x), dissimilarity): the last is max_i ||grad f_i(x) - grad (F - h)(x)|| over the
+        clients of positive weight.
+        """
         with jax.enable_x64(True):
             prepared = self.prepare()
-            x = self._cast(x)
-            value, gradient = _value_and_grad(prepared.objectives, prepared.weights, x)
-            pair = with_regulariser(x, value, gradient, prepared.regulariser)
-            return jax.tree.map(np.asarray, pair)
+            seen = _survey(
+                prepared.objectives, prepared.weights, self._cast(x), prepared.regulariser
+            )
+            return jax.tree.map(np.asarray, seen)
 
     def hessian_product(self, x, direction) -> Any:
         """The Hessian of F at x applied to a direction."""
@@ -249,8 +255,15 @@ def with_regulariser(x, value, gradient, regulariser):
 
 
 @jax.jit
-def _value_and_grad(objectives, weights, x):
-    return everyone(value_and_client_gradients(objectives, x), weights)
+def _survey(objectives, weights, x, regulariser):
+    stacks = value_and_client_gradients(objectives, x)
+    value, gradient = everyone(stacks, weights)
+    largest: Any = 0.0
+    for w, (_, own) in zip(weights, stacks, strict=True):
+        apart = jax.tree.leaves(jax.tree.map(lambda a, b: a - b, own, gradient))
+        squares = sum((leaf.reshape(len(w), -1) ** 2).sum(1) for leaf in apart)
+        largest = jnp.maximum(largest, jnp.max(jnp.where(w > 0, squares, 0)))
+    return *with_regulariser(x, value, gradient, regulariser), jnp.sqrt(largest)
 
 
 @jax.jit

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord import tree
-from accord.theory.constants import constants
+from accord.problems import with_regulariser
+from accord.theory.constants import global_strong_convexity
 
 DENSE_LIMIT = 700
 """The most parameters for which the Hessian of F is formed."""
@@ -42,13 +43,14 @@ def certificate(problem, x) -> Certificate:
     ball, ||x - x*||_H <= delta/kappa and F(x) - F(x*) <= delta^2/(2 kappa). A client adds its Hessian and
     the bound on it, two matrices (P, P), for P up to 700. Rounding of the gradient is part of delta.
     """
-    gradient = problem.gradient(x)
-    norm = float(tree.norm(gradient))
-    mu = constants(problem).global_strong_convexity
+    if problem.convex and hasattr(problem, "loss") and np.size(x) <= DENSE_LIMIT:
+        norm, local = _local(problem, x)
+    else:
+        norm, local = float(tree.norm(problem.gradient(x))), None
+    mu = global_strong_convexity(problem)
     known = Certificate(norm, None, None)
     if mu:
         known = Certificate(norm, norm / mu, norm**2 / (2 * mu))
-    local = _local(problem, x, gradient) if problem.convex else None
     if local is None:
         return known
     distance, gap, coefficients = local
@@ -57,18 +59,20 @@ def certificate(problem, x) -> Certificate:
     return Certificate(norm, distance, gap, coefficients)
 
 
-def _local(problem, x, gradient):
-    """(distance, gap, coefficients), or None where the ball of no radius holds the minimiser."""
-    if not hasattr(problem, "loss") or np.size(x) > DENSE_LIMIT:
-        return None
+def _local(problem, x):
+    """(||grad F||, (distance, gap, coefficients)), the latter None where no ball holds the minimiser."""
     with jax.enable_x64(True):
         prepared = problem.prepare()
         x = jnp.asarray(x, problem.dtype)
-        H, rounding = _curvature(prepared.objectives, prepared.weights, x)
+        gradient, H, rounding = _curvature(
+            prepared.objectives, prepared.weights, x, prepared.regulariser
+        )
+        gradient = np.asarray(gradient, float)
+        norm = float(np.linalg.norm(gradient))
         flat = _gauge(problem, np.shape(x)) * np.trace(H) / len(H)
         factor = _inverse_root(np.asarray(H, float) + flat)
         if factor is None:
-            return None
+            return norm, None
         eps = _ROUNDING * np.finfo(problem.dtype).eps
         delta = np.linalg.norm(factor @ np.ravel(gradient))
         delta += eps * np.linalg.norm(abs(factor) @ np.ravel(rounding))
@@ -78,10 +82,10 @@ def _local(problem, x, gradient):
             if kappa * radius >= delta:
                 break
         else:
-            return None
+            return norm, None
     reach = delta / kappa
     coefficients = reach * np.sqrt((factor**2).sum(0)).reshape(np.shape(x))
-    return reach * np.linalg.norm(factor, 2), delta * reach / 2, coefficients
+    return norm, (reach * np.linalg.norm(factor, 2), delta * reach / 2, coefficients)
 
 
 def _gauge(problem, shape) -> np.ndarray:
@@ -146,8 +150,12 @@ def _summed(function, objectives, weights):
 
 
 @jax.jit
-def _curvature(objectives, weights, x):
-    return _summed(lambda o: (o.second_derivative(x), o.rounding(x)), objectives, weights)
+def _curvature(objectives, weights, x, regulariser):
+    def seen(o):
+        return o.grad(x), o.second_derivative(x), o.rounding(x)
+
+    gradient, *rest = _summed(seen, objectives, weights)
+    return with_regulariser(x, 0.0, gradient, regulariser)[1], *rest
 
 
 @jax.jit

@@ -44,6 +44,15 @@ def constants(problem: Problem) -> Constants:
     return cache["_constants"]
 
 
+def global_strong_convexity(problem: Problem) -> float | None:
+    """mu of F, without the clients' constants where it is to be had without them."""
+    if "_constants" in problem.__dict__ or not hasattr(problem, "loss"):
+        return constants(problem).global_strong_convexity
+    if not problem.convex:
+        return None
+    return _global_mu(problem, _ridge(problem))
+
+
 def scaled(problem: Problem, factors: np.ndarray) -> Problem:
     """The problem with the constants of factors_i f_i in place of those of f_i; F's own mu stays."""
     if np.ptp(factors) == 0:

@@ -31,7 +31,12 @@ def resolve(algorithm, problem, absence: float = 1.0):
     A ``step_size`` above its stable bound is kept, with a warning that quotes the bound.
     """
     missing = _missing(algorithm) | _missing(getattr(algorithm, "oracle", None))
-    if not missing and (not has_bounds(problem) or not constants(problem).smoothness > TINY):
+    stepping = any(
+        hasattr(part, "step_size") for part in (algorithm, getattr(algorithm, "oracle", None))
+    )
+    if not missing and not (
+        stepping and has_bounds(problem) and constants(problem).smoothness > TINY
+    ):
         # All is given, and L would have to be estimated, at a cost, or is of no use: nothing to add.
         return algorithm
     c = constants(problem)
