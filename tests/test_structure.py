@@ -23,6 +23,7 @@ ORDER = [
     "algorithms",
     "theory",
     "engines",
+    "analysis",
     "graph",
     "conformance",
     "report",

@@ -1,50 +1,179 @@
-"""The solving of an analysis: a method, run until the certificate is tight enough."""
+"""Solving a problem to a tolerance: which method, when to stop, and how close the answer is."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import tree_util
 
-from accord import algorithms, tree
-from accord.engines import Stop, run
-from accord.theory import certificate
+from accord import tree
+from accord.algorithms import AGPDMM, GradientDescent, Newton
+from accord.core import Status, status
+from accord.engines import Run, Stop, run
+from accord.reference import solve as least_norm
+from accord.theory import Certificate, certificate
+from accord.theory.certificate import DENSE_LIMIT
+
+NEWTON_LIMIT = DENSE_LIMIT
+"""The most parameters for which Newton's method is the default: its message, the server's linear system and
+the certificate hold P x P matrices."""
+
+_MOST_NUMBERS = 2**27
+"""The most numbers that the Hessians of all clients may hold together in one process."""
+
+_FIRST_BLOCK = 32
+_ROUNDING = 1e-13
 
 
 class Choice(NamedTuple):
-    """A method, and why it was taken, in words."""
+    """A method and, in words, why it was taken."""
 
     algorithm: Any
     reason: str
 
 
 class Solution(NamedTuple):
-    """A model, the run that found it and its certificate."""
+    """``x``; ``run``, whose history counts every round; ``certificate`` of x; ``status``: converged to the
+    tolerance or not, in a sentence."""
 
     x: Any
-    run: Any
-    certificate: Any
+    run: Run
+    certificate: Certificate
+    status: Status
 
 
-def default_algorithm(problem):
-    return Choice(algorithms.Newton(), "few columns")
+def default_algorithm(problem) -> Choice:
+    """The method that ``solve`` takes, from the sizes of the messages.
 
-
-def solve(problem, algorithm=None, tolerance=1e-8, max_rounds=None, seed=0, progress=None):
-    algorithm = algorithm or default_algorithm(problem).algorithm
-    bound = 1e-6
-    for _ in range(6):
-        r = run(
+    Newton's method needs about ten rounds, on badly scaled columns too, where first-order methods need
+    hundreds or many thousands. Its message has P^2 numbers for P parameters and says more about a
+    client's rows than a gradient does; beyond 700 parameters, or where the clients' Hessians together do
+    not fit into memory, it is a first-order primal-dual method with P numbers up and down.
+    """
+    P, m = _parameters(problem), len(problem)
+    size = np.dtype(problem.dtype).itemsize
+    if not (problem.convex and "second_derivative" in problem.offers):
+        known = "is not known to be convex" if not problem.convex else "offers no Hessians"
+        return Choice(AGPDMM(), f"AGPDMM: the problem {known}; a round moves {P:,} numbers each way.")
+    if P > NEWTON_LIMIT or m * P**2 > _MOST_NUMBERS:
+        algorithm = AGPDMM()
+        return Choice(
             algorithm,
-            problem,
-            max_rounds or (100 if isinstance(algorithm, algorithms.Newton) else 2000),
-            seed,
-            stop=Stop(gradient_norm=bound),
-            reference=False,
-            progress=progress,
+            f"{type(algorithm).__name__}: a round moves {P:,} numbers ({P * size:,} bytes) each way a "
+            f"client, where Newton's method would send {P**2:,}; it needs hundreds of rounds or more.",
         )
-        c = certificate(problem, r.x)
-        if r.status.name != "converged" or (
-            c.distance is not None and c.distance <= tolerance * max(1, float(tree.norm(r.x)))
-        ):
-            break
-        bound *= 0.1 if c.distance is None else max(1e-4, min(0.1, 0.5 * tolerance / c.distance))
-    return Solution(np.asarray(r.x), r, c)
+    tells = "each Hessian says more about a client's rows than a gradient does"
+    if problem.name == "least_squares":
+        tells = "each tells the server its client's X'X, where a gradient tells d numbers"
+    return Choice(
+        Newton(),
+        f"Newton: {P:,} parameters, so a client sends {(P * P + P + 1) * size:,} bytes a round and receives "
+        f"{P * size:,}, for about ten rounds where first-order methods need hundreds; {tells}.",
+    )
+
+
+def _parameters(problem) -> int:
+    return sum(np.size(leaf) for leaf in tree_util.tree_leaves(problem.initial()))
+
+
+def solve(
+    problem, algorithm=None, tolerance: float = 1e-8, max_rounds: int = 100_000, seed: int = 0,
+    progress=None,
+) -> Solution:  # fmt: skip
+    """The minimiser x* of a problem by ``algorithm`` (default ``default_algorithm``), certified.
+
+    It is converged where the certificate gives ||x - x*|| <= ``tolerance`` max(1, ||x||). Where there is
+    no certificate because F is flat in some direction (more features than rows, collinear columns), or
+    because x has too many entries, the gradient norm of F is to fall to ``tolerance`` times that at x0
+    (at least that of the clients there), and with a Hessian at hand the Newton step at x is to be as short
+    as the distance should have been. A minimiser at infinity (separable classes without a penalty) is
+    told by that step, which stays long while the gradient vanishes.
+
+    The run goes to a gradient norm, the certificate is taken, and where it asks for more the same run
+    goes on to a norm that is smaller by their ratio; it ends after ``max_rounds`` communication rounds,
+    or where rounding lets the norm fall no further. Same problem and seed, same rounds.
+    """
+    if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, such as 1e-8")
+    algorithm = default_algorithm(problem).algorithm if algorithm is None else algorithm
+    _, gradient, apart = problem.survey(problem.initial())
+    scale = float(tree.norm(gradient)) + float(apart) or 1.0
+    norm, done, block, best = tolerance * scale, None, _FIRST_BLOCK, math.inf
+    while True:
+        rounds = min(block, max_rounds)
+        done = run(
+            algorithm, problem, rounds, seed, stop=Stop(gradient_norm=norm), reference=False,
+            progress=progress, resume=done,
+        )  # fmt: skip
+        reached = float(done.history["gradient_norm"][-1])
+        if done.status.name == status.BUDGET_SPENT:
+            lowest = float(done.history["gradient_norm"].min())
+            if rounds < max_rounds and lowest < 0.9 * best:
+                best, block = lowest, 2 * block
+                continue
+            return _ended(problem, done, tolerance, scale)
+        if done.status.name != status.CONVERGED:
+            return Solution(done.x, done, certificate(problem, done.x), done.status)
+        found = certificate(problem, done.x)
+        error, words = _error(problem, done.x, found, reached, scale)
+        target = tolerance * max(1.0, float(tree.norm(done.x)))
+        if error <= target:
+            return Solution(done.x, done, found, _converged(done, words, error))
+        if reached <= _ROUNDING * scale or int(done.state.round) >= max_rounds:
+            return _ended(problem, done, tolerance, scale)
+        norm = reached * min(max(target / (2 * error), 1e-4), 0.25)
+        block = max(block, 2 * int(done.state.round))
+
+
+def _error(problem, x, found: Certificate, norm: float, scale: float) -> tuple[float, str]:
+    """What is to fall below the tolerance, and its name."""
+    if found.distance is not None:
+        return found.distance, "the certified distance to the optimum is"
+    step = _newton_step(problem, x)
+    if step is not None:
+        return step, "F is flat in some direction, and a Newton step has the length"
+    return norm / scale * max(1.0, float(tree.norm(x))), "the gradient norm of F has fallen by"
+
+
+def _newton_step(problem, x) -> float | None:
+    """The length of the Newton step at x, of least norm where the Hessian is singular."""
+    offered = problem.convex and "second_derivative" in problem.offers
+    if problem.regulariser is not None or not offered or _parameters(problem) > DENSE_LIMIT:
+        return None
+    H = np.asarray(problem.hessian(x), float)
+    step, _ = least_norm(0.5 * (H + H.T), np.ravel(problem.gradient(x)).astype(float))
+    return float(np.linalg.norm(step))
+
+
+def _converged(done: Run, words: str, error: float) -> Status:
+    return Status(status.CONVERGED, f"after {int(done.state.round)} rounds {words} {error:.1e}.")
+
+
+def _ended(problem, done: Run, tolerance: float, scale: float) -> Solution:
+    """The solution where no more rounds are to be had, or none would help."""
+    found = certificate(problem, done.x)
+    norm, rounds = float(done.history["gradient_norm"][-1]), int(done.state.round)
+    error, words = _error(problem, done.x, found, norm, scale)
+    size = max(1.0, float(tree.norm(done.x)))
+    if error <= tolerance * size:
+        return Solution(done.x, done, found, _converged(done, words, error))
+    if found.distance is None and norm <= tolerance * scale:
+        sentence = (
+            f"after {rounds} rounds the gradient norm of F is {norm:.1e}, yet the minimiser is out of sight "
+            "and may not exist: the classes may be separable, or a category may have one outcome only: "
+            "add l2 > 0."
+        )
+    elif found.distance is not None:
+        sentence = (
+            f"after {rounds} rounds the model is certified to {found.distance / size:.1e} of its size, not to "
+            f"{tolerance:.1e}. {_advice(done)}"
+        )
+    else:
+        sentence = f"after {rounds} rounds the gradient norm of F is {norm:.1e}. {_advice(done)}"
+    return Solution(done.x, done, found, Status(status.BUDGET_SPENT, sentence))
+
+
+def _advice(done: Run) -> str:
+    if isinstance(done.algorithm, Newton | GradientDescent):
+        return "Scale the columns, raise the tolerance, or allow more rounds."
+    return "Scale the columns, allow more rounds, or take Newton, which conditioning does not slow."
