@@ -23,7 +23,6 @@ ORDER = [
     "algorithms",
     "theory",
     "engines",
-    "analysis",
     "graph",
     "conformance",
     "report",

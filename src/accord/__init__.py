@@ -45,6 +45,12 @@ __all__ = [
     "FedPD",
     "FedProx",
     "FedSplit",
+    "FederatedElasticNet",
+    "FederatedLasso",
+    "FederatedLinearRegression",
+    "FederatedLogisticRegression",
+    "FederatedPoissonRegressor",
+    "FederatedRidge",
     "GradientDescent",
     "InexactFedSplit",
     "LinearDecay",
@@ -63,3 +69,16 @@ __all__ = [
     "sources",
     "theory",
 ]
+
+
+def __getattr__(name: str):
+    """The estimators, imported at their first use: scikit-learn takes its time."""
+    if name.startswith("Federated") and name in __all__:
+        from accord import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'accord' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -27,12 +27,13 @@ def check_determined(problem, schema, solution) -> None:
             f"features: {_involved(vectors[:, 0], shape, terms)} are linearly dependent, so that their "
             "coefficients are not determined: exclude one of them, or give l2 > 0"
         )
-    if problem.loss.flattens and solution.run.status.name == "converged":
+    if problem.loss.flattens and solution.escapes:
         columns = len(schema.columns)
         grown = solution.x[:columns].ravel() * units[: solution.x[:columns].size]
         raise ValueError(
-            f"target: no finite fit exists: {_involved(grown, (columns, *shape[1:]), terms)} can tell some outcomes "
-            "apart without error, so that coefficients grow for ever: exclude columns, or give l2 > 0"
+            f"target: no finite fit exists: {_involved(grown, (columns, *shape[1:]), terms)} can tell "
+            "some outcomes apart without error, so that coefficients grow for ever: exclude columns, or "
+            "give l2 > 0"
         )
 
 

@@ -79,7 +79,7 @@ class Fit:
     @property
     def status(self):
         """How the fit ended."""
-        return self.solution.run.status
+        return self.solution.status
 
     @property
     def rows(self) -> int:
@@ -274,8 +274,8 @@ def _finished(model, problem, solution, choice, task, compare_local) -> Fit:
     exact_law = family.likelihood and not penalised
     numbers, notes = coefficients(model, problem, solution.certificate, totals, exact_law)
     run = solution.run
-    if run.status.name != "converged":
-        notes.append(run.status.sentence)
+    if solution.status.name != "converged":
+        notes.append(solution.status.sentence)
     provenance = {
         "accord": version("accord"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -34,12 +34,13 @@ class Choice(NamedTuple):
 
 class Solution(NamedTuple):
     """``x``; ``run``, whose history counts every round; ``certificate`` of x; ``status``: converged to the
-    tolerance or not, in a sentence."""
+    tolerance or not, in a sentence; ``escapes``: True where the minimiser seems to lie at infinity."""
 
     x: Any
     run: Run
     certificate: Certificate
     status: Status
+    escapes: bool = False
 
 
 def default_algorithm(problem) -> Choice:
@@ -157,7 +158,8 @@ def _ended(problem, done: Run, tolerance: float, scale: float) -> Solution:
     size = max(1.0, float(tree.norm(done.x)))
     if error <= tolerance * size:
         return Solution(done.x, done, found, _converged(done, words, error))
-    if found.distance is None and norm <= tolerance * scale:
+    escapes = found.distance is None and norm <= tolerance * scale
+    if escapes:
         sentence = (
             f"after {rounds} rounds the gradient norm of F is {norm:.1e}, yet the minimiser is out of sight "
             "and may not exist: the classes may be separable, or a category may have one outcome only: "
@@ -165,12 +167,12 @@ def _ended(problem, done: Run, tolerance: float, scale: float) -> Solution:
         )
     elif found.distance is not None:
         sentence = (
-            f"after {rounds} rounds the model is certified to {found.distance / size:.1e} of its size, not to "
-            f"{tolerance:.1e}. {_advice(done)}"
+            f"after {rounds} rounds the model is certified to {found.distance / size:.1e} of its size, "
+            f"not to {tolerance:.1e}. {_advice(done)}"
         )
     else:
         sentence = f"after {rounds} rounds the gradient norm of F is {norm:.1e}. {_advice(done)}"
-    return Solution(done.x, done, found, Status(status.BUDGET_SPENT, sentence))
+    return Solution(done.x, done, found, Status(status.BUDGET_SPENT, sentence), escapes)
 
 
 def _advice(done: Run) -> str:
