@@ -80,7 +80,8 @@ class _Units(NamedTuple):
             distance = float(np.linalg.norm(matrix, 2) * distance)
         if coefficients is not None:
             coefficients = abs(matrix) @ coefficients
-            distance = min(distance, float(np.linalg.norm(coefficients)))
+            shortest = float(np.linalg.norm(coefficients))
+            distance = shortest if distance is None else min(distance, shortest)
         return Certificate(factor * found.gradient_norm, distance, gap, coefficients)
 
 

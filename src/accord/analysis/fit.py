@@ -16,7 +16,7 @@ from accord.analysis.inference import Coefficient, coefficients, log_likelihood
 from accord.analysis.local import local_models
 from accord.analysis.model import Model
 from accord.analysis.schema import Schema, agree
-from accord.analysis.solve import Choice, Solution, default_algorithm, solve
+from accord.analysis.solve import MOST_ROUNDS, Choice, Solution, default_algorithm, solve
 from accord.analysis.summaries import Request, Summary, summarise
 from accord.data import Clients
 from accord.data.sites import Site, read_sites
@@ -163,7 +163,7 @@ def fit(
     threshold: float = 1.0,
     algorithm=None,
     tolerance: float = 1e-8,
-    max_rounds: int | None = None,
+    max_rounds: int = MOST_ROUNDS,
     compare_local: bool = True,
     progress: Callable[[dict], None] | None = None,
 ) -> Fit:
@@ -210,13 +210,13 @@ class Task(NamedTuple):
     threshold: float
     algorithm: Any
     tolerance: float
-    max_rounds: int | None
+    max_rounds: int
 
 
 def prepared(
     source, target, client=None, *, client_file=None, model=None, features=None, exclude=(),
     categorical=(), missing="error", l1=0.0, l2=0.0, intercept=True, standardise=True,
-    threshold=1.0, algorithm=None, tolerance=1e-8, max_rounds=None,
+    threshold=1.0, algorithm=None, tolerance=1e-8, max_rounds=MOST_ROUNDS,
 ) -> Task:  # fmt: skip
     """The sites read and asked: what comes before any fit. The arguments are those of ``fit``."""
     ready = isinstance(source, list | tuple) and all(isinstance(s, Site) for s in source)

@@ -14,6 +14,9 @@ from accord.reference import solve as least_norm
 from accord.theory import Certificate, certificate
 from accord.theory.certificate import DENSE_LIMIT
 
+MOST_ROUNDS = 100_000
+"""The rounds after which a solution gives up unless told otherwise."""
+
 NEWTON_LIMIT = DENSE_LIMIT
 """The most parameters for which Newton's method is the default: its message, the server's linear system and
 the certificate hold P x P matrices."""
@@ -55,7 +58,9 @@ def default_algorithm(problem) -> Choice:
     size = np.dtype(problem.dtype).itemsize
     if not (problem.convex and "second_derivative" in problem.offers):
         known = "is not known to be convex" if not problem.convex else "offers no Hessians"
-        return Choice(AGPDMM(), f"AGPDMM: the problem {known}; a round moves {P:,} numbers each way.")
+        return Choice(
+            AGPDMM(), f"AGPDMM: the problem {known}; a round moves {P:,} numbers each way."
+        )
     if P > NEWTON_LIMIT or m * P**2 > _MOST_NUMBERS:
         algorithm = AGPDMM()
         return Choice(
@@ -78,7 +83,7 @@ def _parameters(problem) -> int:
 
 
 def solve(
-    problem, algorithm=None, tolerance: float = 1e-8, max_rounds: int = 100_000, seed: int = 0,
+    problem, algorithm=None, tolerance: float = 1e-8, max_rounds: int = MOST_ROUNDS, seed: int = 0,
     progress=None,
 ) -> Solution:  # fmt: skip
     """The minimiser x* of a problem by ``algorithm`` (default ``default_algorithm``), certified.

@@ -82,8 +82,8 @@ def leave_one_out(
     if not sums:
         raise ValueError(f"client: no client could be left out: {results[0].note}")
     totals = pooled(sums)
-    rows = totals["rows"]
-    return Validation(results, family.metric, totals["loss"] / rows, metric(family, totals, rows))
+    loss, score = totals["loss"] / totals["rows"], metric(family, totals, totals["rows"])
+    return Validation(results, family.metric, loss, score)
 
 
 def _one(task, request, others, k: int) -> dict[str, float]:

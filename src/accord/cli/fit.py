@@ -45,7 +45,7 @@ Method = Annotated[
 Tolerance = Annotated[
     float, typer.Option(help="How far the standardised coefficients may be from the pooled fit.")
 ]
-Rounds = Annotated[int | None, typer.Option(help="The most rounds.")]
+Rounds = Annotated[int, typer.Option(help="The most rounds.")]
 
 
 @app.command(
@@ -70,7 +70,7 @@ def fit_command(
     threshold: Threshold = 1.0,
     method: Method = None,
     tolerance: Tolerance = 1e-8,
-    rounds: Rounds = None,
+    rounds: Rounds = 100_000,
     client_file: ClientFile = None,
     local: Annotated[bool, typer.Option(help="Fit every client's rows alone, too.")] = True,
     output: Annotated[
@@ -185,7 +185,7 @@ def validate(
     threshold: Threshold = 1.0,
     method: Method = None,
     tolerance: Tolerance = 1e-8,
-    rounds: Rounds = None,
+    rounds: Rounds = 100_000,
     client_file: ClientFile = None,
     csv: Annotated[Path | None, typer.Option(help="Write the table here too.")] = None,
 ) -> None:

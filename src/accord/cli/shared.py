@@ -29,7 +29,7 @@ def keep_programs() -> None:
 
     from accord.files import cache_folder
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "programs"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
@@ -65,7 +65,7 @@ def deliver(comparison, output: Path, csv: Path | None, title: str, extra=None) 
         path.parent.mkdir(parents=True, exist_ok=True)
     comparison.report(output, title)
     pictures = comparison.plots(output.parent)
-    written = {"report": output, "pictures": ", ".join(map(str, pictures))}
+    written: dict[str, Any] = {"report": output, "pictures": ", ".join(map(str, pictures))}
     written |= {name: write(output.parent) for name, write in (extra or {}).items()}
     if csv:
         written["table"] = comparison.write_csv(csv)
