@@ -191,11 +191,12 @@ def fit(
         tolerance=tolerance, max_rounds=max_rounds,
     )  # fmt: skip
     schema = agree(task.summaries, task.request)
+    _, kind = schema.explained
     problem = make_problem(schema, encoded_clients(schema, task.sites), l1, l2, threshold)
     choice = default_algorithm(problem) if algorithm is None else Choice(algorithm, "asked for")
     solution = solve(problem, choice.algorithm, tolerance, max_rounds, progress=progress)
     check_determined(problem, schema, solution)
-    fitted = Model(schema.explained[1], schema, _centred(solution.x, problem), intercept, threshold)
+    fitted = Model(kind, schema, _centred(solution.x, problem), intercept, threshold)
     return _finished(fitted, problem, solution, choice, task, compare_local)
 
 
