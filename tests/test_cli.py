@@ -39,7 +39,8 @@ def _on(table, *more):
 def test_list_tells_of_every_method():
     result = _run("list", COLUMNS="250")
     assert result.exit_code == 0
-    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
+    star, network = result.stdout.split("On a network")
+    lines = {line.split()[0]: line for line in star.splitlines() if line.strip()}
     assert set(accord.REGISTRY) <= set(lines)
     cells = {name: re.split(r"  +", lines[name].strip()) for name in accord.REGISTRY}
     found = {name: cell[2:6] for name, cell in cells.items()}
@@ -49,6 +50,11 @@ def test_list_tells_of_every_method():
     assert found["Scaffnew"] == ["1", "1", "yes", "no"]
     assert cells["ADMM"][6:8] == ["grad, prox", "boyd2011admm"]
     assert cells["FedAvg"][1] == "local gradient steps and averaging"
+    lines = {line.split()[0]: line for line in network.splitlines() if line.strip()}
+    found = {n: re.split(r"  +", lines[n].strip())[2:] for n in accord.graph.METHODS}
+    assert found["PDMM"] == ["1", "yes", "yes", "zhang2018distributed"]
+    assert found["DGD"] == ["1", "no", "no", "nedic2009distributed"]
+    assert found["GradientTracking"] == ["2", "yes", "no", "nedic2017achieving"]
 
 
 def test_list_fits_a_narrow_terminal():

@@ -21,14 +21,14 @@ def test_exact_mixing_methods_reach_the_optimum(method, family):
     assert run.history["distance"][-1] < 1e-9
 
 
-def plain_mixing(name, network, H, b, eta, rounds):
+def plain_mixing(name, network, H, b, eta, rounds, x0):
     across, own = network.metropolis_weights()
     W = np.diag(own)
     W[network.source, network.target] = across
     np.testing.assert_allclose(W.sum(0), 1, atol=1e-15)
     np.testing.assert_array_equal(W, W.T)
     grad = lambda x: np.einsum("nij,nj->ni", H, x) - b  # noqa: E731
-    x = np.zeros_like(b)
+    x = np.broadcast_to(x0, b.shape)
     xs, y, g = [], grad(x), grad(x)
     before = None
     for k in range(rounds):
@@ -54,8 +54,9 @@ def test_mixing_methods_are_those_of_the_papers(name):
     network = FAMILIES["small_world"]()
     problem = regression(len(network))
     method = graph.METHODS[name](step_size=0.05)
-    run = graph.run(method, network, problem, 30, record="x")
-    xs = plain_mixing(name, network, *moments(problem), 0.05, 30)
+    x0 = np.array([3.0, -1.0, 0.5])
+    run = graph.run(method, network, problem, 30, record="x", x0=x0)
+    xs = plain_mixing(name, network, *moments(problem), 0.05, 30, x0)
     np.testing.assert_allclose(run.xs, xs, atol=1e-11)
     vectors = 2 if name == "GradientTracking" else 1
     assert run.history["bytes"][-1] == 30 * vectors * len(network.source) * 3 * 8

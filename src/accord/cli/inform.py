@@ -18,23 +18,35 @@ from accord.core.checks import closest
 def list_methods() -> None:
     """List the methods: what they need, what they send, whether they reach the optimum."""
     from rich.console import Console
+
+    console = Console()
+    console.print("[bold]Over a star[/]: accord.run, accord compare\n")
+    _print_table(
+        console,
+        [_described(cls) for cls in accord.REGISTRY.values()],
+        "up, down: vectors of the model's size that a client sends and receives in a round. exact: "
+        "reaches the optimum of F. partial: with clients absent. needs: of every objective; prox "
+        "can be had from gradient steps.",
+    )
+    console.print("\n[bold]On a network[/]: accord.graph.run, accord network\n")
+    _print_table(
+        console,
+        [_described_on_network(cls) for cls in accord.graph.METHODS.values()],
+        "sends: vectors of the model's size that a node sends to each neighbour in a round; with "
+        "--broadcast once to all of them. exact: reaches the optimum of sum_i f_i. asynchronous: nodes "
+        "may act one by one, and messages may be lost.",
+    )
+
+
+def _print_table(console, rows: list[dict[str, str]], note: str) -> None:
     from rich.markup import escape
 
     from accord.report.terminal import Block, stack
 
-    rows = [_described(cls) for cls in accord.REGISTRY.values()]
     columns = {name: [escape(row[name]) for row in rows] for name in rows[0]}
     key = Block(["method"], [columns.pop("method")], right=False)
-    blocks = [Block([name], [cells], right=False) for name, cells in columns.items()]
-    console = Console()
-    stack(console, key, blocks)
-    console.print(
-        "up, down: vectors of the model's size that a client sends and receives in a round. exact: "
-        "reaches the optimum of F. partial: with clients absent. needs: of every objective; prox "
-        "can be had from gradient steps.",
-        style="dim",
-        highlight=False,
-    )
+    stack(console, key, [Block([name], [cells], right=False) for name, cells in columns.items()])
+    console.print(note, style="dim", highlight=False)
 
 
 def _described(cls) -> dict[str, str]:
@@ -59,6 +71,22 @@ def _described(cls) -> dict[str, str]:
         "needs": ", ".join(sorted(job.algorithm.needs)),
         "source": cls.source,
         "exact with": exact.when,
+    }
+
+
+def _described_on_network(cls) -> dict[str, str]:
+    """A graph method in words, its messages as the engine counts them on a small network."""
+    from accord.graph import Machine, Network, make_job
+
+    network, problem = Network.ring(3), accord.problems.averaging(np.eye(3))
+    sent = np.asarray(Machine(make_job(cls(), network, problem, 1)).setup.sizes)[0]
+    return {
+        "method": cls.__name__,
+        "summary": (cls.__doc__ or cls.__name__).splitlines()[0].rstrip("."),
+        "sends": f"{sent / (network.degrees[0] * 3):.2g}",
+        "exact": "yes" if cls.exact else "no",
+        "asynchronous": "yes" if cls.on_edges else "no",
+        "source": cls.source,
     }
 
 

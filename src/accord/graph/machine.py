@@ -139,7 +139,7 @@ class Machine:
     def _sizes(self, network) -> np.ndarray:
         """Numbers that a node sends when it acts."""
         job = self.job
-        vectors = getattr(job.method, "vectors", 1)
+        vectors = job.method.vectors
         whole = sum(leaf.size // len(network) for leaf in jax.tree.leaves(job.x0))
         if job.broadcast:
             own = getattr(job.problem, "dimensions", np.full(len(network), whole))

@@ -13,7 +13,7 @@ from accord.core.ranges import check_hyperparameters
 
 @dataclass(frozen=True)
 class _Mixing:
-    """``step_size`` eta > 0 (default: from L and the network, see ``accord.graph.resolve``).
+    """A method with ``step_size`` eta > 0 (default: from L and the network, see ``accord.graph.resolve``).
 
     A method has ``init(x, gradient)``, its state with the nodes' models in a field ``x``, and
     ``step(state, mix, gradient)``, one round: ``mix(v)`` is W v (one exchange with the neighbours) and
@@ -40,11 +40,12 @@ class Models(NamedTuple):
 
 @dataclass(frozen=True)
 class DGD(_Mixing):
-    """Decentralised gradient descent: x <- W x - eta grad f(x). Stops short of the optimum.
+    """Decentralised gradient descent, which stops short of the optimum.
 
-    The distance that stays is proportional to eta. A. Nedic, A. Ozdaglar, "Distributed Subgradient
-    Methods for Multi-Agent Optimization", IEEE TAC 54(1), 2009; K. Yuan, Q. Ling, W. Yin, "On the
-    Convergence of Decentralized Gradient Descent", SIAM J. Optim. 26(3), 2016.
+    x <- W x - eta grad f(x). The distance that stays is proportional to eta.
+    A. Nedic, A. Ozdaglar, "Distributed Subgradient Methods for Multi-Agent Optimization", IEEE TAC 54(1),
+    2009; K. Yuan, Q. Ling, W. Yin, "On the Convergence of Decentralized Gradient Descent", SIAM J. Optim.
+    26(3), 2016.
     """
 
     source: ClassVar[str] = "nedic2009distributed"
@@ -60,22 +61,19 @@ class DGD(_Mixing):
 
 
 class ExtraState(NamedTuple):
-    """``x``: the nodes' models; of the round before: ``last`` x, ``mixed`` W x and ``slope`` grad f(x).
-
-    ``begun`` is 0 before the first round and 1 after it.
-    """
+    """``x``: the nodes' models; of the round before: ``last`` x, ``mixed`` W x and ``slope`` grad f(x)."""
 
     x: Any
     last: Any
     mixed: Any
     slope: Any
-    begun: Any
 
 
 @dataclass(frozen=True)
 class EXTRA(_Mixing):
-    """x^1 = W x^0 - eta g^0, then x^{k+2} = x^{k+1} + W x^{k+1} - (x^k + W x^k)/2 - eta (g^{k+1} - g^k).
+    """Decentralised gradient descent, corrected by the round before.
 
+    x^1 = W x^0 - eta g^0, then x^{k+2} = x^{k+1} + W x^{k+1} - (x^k + W x^k)/2 - eta (g^{k+1} - g^k).
     W. Shi, Q. Ling, G. Wu, W. Yin, "EXTRA: An Exact First-Order Algorithm for Decentralized Consensus
     Optimization", SIAM J. Optim. 25(2), 2015.
     """
@@ -83,21 +81,17 @@ class EXTRA(_Mixing):
     source: ClassVar[str] = "shi2015extra"
 
     def init(self, x, gradient):
-        """The state before the first round."""
-        zero = tree.zeros_like(x)
-        return ExtraState(x, zero, zero, zero, 0)
+        """The state before the first round, which is that of the others after x, W x = x and no slope."""
+        return ExtraState(x, x, x, tree.zeros_like(x))
 
     def step(self, state, mix, gradient):
-        """One round. The first one differs by what it subtracts: x^0, and no earlier gradient."""
+        """One round."""
         mixed, slope = mix(state.x), gradient(state.x)
-        begun = state.begun
         after = tree.map(
-            lambda x, wx, g, x0, wx0, g0: (
-                wx - self.step_size * (g - begun * g0) + begun * (x - 0.5 * (x0 + wx0))
-            ),
+            lambda x, wx, g, x0, wx0, g0: wx - self.step_size * (g - g0) + x - 0.5 * (x0 + wx0),
             state.x, mixed, slope, state.last, state.mixed, state.slope,
         )  # fmt: skip
-        return ExtraState(after, state.x, mixed, slope, begun * 0 + 1)
+        return ExtraState(after, state.x, mixed, slope)
 
 
 class TrackingState(NamedTuple):
@@ -110,8 +104,9 @@ class TrackingState(NamedTuple):
 
 @dataclass(frozen=True)
 class GradientTracking(_Mixing):
-    """x <- W x - eta y, y <- W y + grad f(x^+) - grad f(x), with y^0 = grad f(x^0). Two vectors an edge.
+    """Descent along every node's estimate of the mean gradient.
 
+    x <- W x - eta y, y <- W y + grad f(x^+) - grad f(x), with y^0 = grad f(x^0): a message is x and y.
     A. Nedic, A. Olshevsky, W. Shi, "Achieving Geometric Convergence for Distributed Optimization over
     Time-Varying Graphs", SIAM J. Optim. 27(4), 2017, where it is called DIGing.
     """
@@ -134,8 +129,9 @@ class GradientTracking(_Mixing):
 
 @dataclass(frozen=True)
 class Gossip:
-    """Synchronous gossip averaging: x <- W x from each node's own minimiser. For averaging problems only.
+    """Repeated averaging with the neighbours, for averaging problems only.
 
+    x <- W x from each node's own minimiser.
     L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004.
     """
 

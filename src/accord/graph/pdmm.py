@@ -30,7 +30,7 @@ from accord.core.ranges import check_hyperparameters
 
 @dataclass(frozen=True)
 class PDMM:
-    """PDMM on a graph.
+    """The primal-dual method of multipliers, a message to each neighbour.
 
     ``penalty`` rho > 0 (default: from the data and the network, see ``accord.graph.resolve``);
     ``relaxation`` theta in (0, 1], or None for 1 where every f_i is strongly convex and 1/2 elsewhere;
@@ -45,6 +45,8 @@ class PDMM:
 
     source: ClassVar[str] = "zhang2018distributed"
     on_edges: ClassVar[bool] = True
+    vectors: ClassVar[int] = 1
+    exact: ClassVar[bool] = True
 
     def __post_init__(self):
         check_hyperparameters(self)
