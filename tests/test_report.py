@@ -15,9 +15,10 @@ from sklearn.metrics import accuracy_score, r2_score
 import accord
 from accord import sources
 from accord.report import compare
+from accord.report.comparison import Curve
 from accord.report.labels import labels, spelled
 from accord.report.scores import kind_of_score, score
-from accord.report.style import COLOURS, power, short
+from accord.report.style import COLOURS, power, reach, short
 
 ROUNDS = 60
 
@@ -438,3 +439,15 @@ def test_nothing_heavy_is_imported_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_axes_end_where_curves_are_down_and_say_how_far_runs_go_on():
+    count = np.arange(101.0)
+    axes = {"rounds": count, "messages": 10 * count}
+    down = Curve("down", 0, np.maximum(10.0**-count, 1e-16), axes)
+    still = Curve("still", 1, np.ones(101), axes)
+    falling = Curve("falling", 2, 0.1**count, axes)
+    assert reach([down, still], "messages", 1e-16) == (1.05 * 160, " (runs go on to 1000)")
+    assert reach([down, still], "rounds", 1e-16) == (100, "")
+    # A curve that still falls at its end is shown to there.
+    assert reach([down, still, falling], "messages", 1e-300) == (1.05 * 1000, "")

@@ -37,7 +37,7 @@ def draw(network, values=None, path=None, axes=None, *, label=None, limits=None,
     """
     figure = None
     if axes is None:
-        figure = _figure((6.4, 5.2))
+        figure = _figure((5.6, 4.6))
         axes = figure.subplots()
     marks = _draw(axes, network, layout(network), values, limits)
     if names:
@@ -50,15 +50,17 @@ def draw(network, values=None, path=None, axes=None, *, label=None, limits=None,
     return axes
 
 
-def _draw(axes, network, places, values, limits):
+def _draw(axes, network, places, values, limits, scale=1.0):
     from matplotlib.collections import LineCollection
 
     n = len(network)
     lines = places[network.edges]
     axes.add_collection(
-        LineCollection(lines, colors="#9aa1ad", linewidths=0.8 if n < 300 else 0.3, zorder=1)
+        LineCollection(
+            lines, colors="#9aa1ad", linewidths=scale * (0.8 if n < 300 else 0.3), zorder=1
+        )
     )
-    size = float(np.clip(3000 / n, 4, 90))
+    size = scale**2 * float(np.clip(3000 / n, 4, 90))
     low, high = limits or (None, None)
     look = {"color": "#2d4bff"}
     if values is not None:
@@ -87,14 +89,14 @@ def snapshots(run, path=None, coordinate: int = 0, rounds=None) -> bytes:
         places = places[:8]
     columns = min(4, len(places))
     rows = -(-len(places) // columns)
-    figure = _figure((2.5 * columns + 0.8, 2.4 * rows))
+    figure = _figure((1.75 * columns + 0.8, 1.75 * rows))
     grid = figure.subplots(rows, columns, squeeze=False)
     where, shown = layout(run.network), xs[places]
     limits = shown.min(), shown.max()
     for axes in grid.flat:
         axes.set_axis_off()
     for axes, k in zip(grid.flat, places, strict=False):
-        marks = _draw(axes, run.network, where, xs[k], limits)
+        marks = _draw(axes, run.network, where, xs[k], limits, 0.6)
         axes.set_title(f"round {counted[k]}", fontsize=9)
     figure.colorbar(marks, ax=grid, shrink=0.8, label="value at the node")
     return _kept(figure, path)
@@ -103,7 +105,7 @@ def snapshots(run, path=None, coordinate: int = 0, rounds=None) -> bytes:
 def traces(run, path=None, coordinate: int = 0) -> bytes:
     """Every node's value against the rounds, as a PNG; written to ``path`` if it is given."""
     xs, counted = _recorded(run, coordinate)
-    figure = _figure((7.2, 3.6))
+    figure = _figure((6.0, 3.2))
     axes = figure.subplots()
     faint = max(0.12, min(0.8, 12 / len(run.network)))
     axes.plot(counted, xs, color="#2d4bff", linewidth=0.7, alpha=faint)
@@ -111,6 +113,8 @@ def traces(run, path=None, coordinate: int = 0) -> bytes:
         best = run.reference.x.reshape(len(run.network), -1)[0, coordinate]
         axes.axhline(best, color="#d21e00", linewidth=1, linestyle=(0, (6, 3)), label="optimum")
         axes.legend(frameon=False, fontsize=8.5)
+    # Nodes agree in the first few of many rounds.
+    axes.set_xscale("log")
     axes.set_xlabel("rounds")
     axes.set_ylabel("value at the nodes")
     axes.grid(color="#dddddd", linewidth=0.6)
@@ -137,7 +141,7 @@ def _figure(size):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    figure = Figure(figsize=size, dpi=180, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

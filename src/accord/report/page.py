@@ -23,6 +23,9 @@ LISTED_CLIENTS = 300
 _POINTS = 600
 _MARKS = 8
 
+_PIXELS = 1.8
+"""Pixels of a picture to one of the page, for screens of a high resolution."""
+
 
 def page(title: str, subtitle: str, facts, sections: str, data: dict) -> str:
     """A page: title and subtitle, facts as (name, value), sections in HTML, and what its script draws.
@@ -232,12 +235,16 @@ def _scores(comparison):
 
 
 def _figures(comparison) -> str:
-    """Further pictures, inside the page."""
-    return "".join(
-        f'<h2>{escape(title)}</h2><p class="note">{escape(caption)}</p>'
-        f'<img class="picture" alt="{escape(title)}" src="data:image/png;base64,{b64encode(png).decode()}">'
-        for title, caption, png in comparison.figures()
-    )
+    """Further pictures, inside the page; below 0.6 of its size, where text ends, one is scrolled."""
+    shown = []
+    for title, caption, png in comparison.figures():
+        width = round(int.from_bytes(png[16:20], "big") / _PIXELS)
+        shown.append(
+            f'<h2>{escape(title)}</h2><p class="note">{escape(caption)}</p><div class="wide">'
+            f'<img class="picture" style="width:{width}px;min-width:{0.6 * width:.0f}px" '
+            f'alt="{escape(title)}" src="data:image/png;base64,{b64encode(png).decode()}"></div>'
+        )
+    return "".join(shown)
 
 
 def _data(comparison, words) -> dict:
@@ -281,14 +288,17 @@ def _chart(comparison, axis: str, words: str) -> dict:
             "hovertemplate": f"{name}<br>%{{x:.4g}}, %{{y:.2e}}<extra></extra>",
         })  # fmt: skip
     low, high = limits([c.values for c in curves], floor)
-    right = reach(curves, axis, floor)
+    right, beyond = reach(curves, axis, floor)
     positive = [v for c in curves for v in c.axes[axis][1:2] if v > 0]
     ranges = {
         "linear": [0, right],
         "log": [float(np.log10(min(positive, default=right / 10))), float(np.log10(right))],
     }
     layout = base_layout(
-        xaxis={"title": {"text": axis if axis != "megabytes" else "MB"}, "range": ranges["linear"]},
+        xaxis={
+            "title": {"text": (axis if axis != "megabytes" else "MB") + beyond},
+            "range": ranges["linear"],
+        },
         yaxis={
             "title": {"text": words}, "type": "log", "exponentformat": "power",
             "range": [float(np.log10(low)), float(np.log10(high))],

@@ -28,8 +28,9 @@ def draw(comparison, axis: str) -> bytes:
         )  # fmt: skip
     axes.set_yscale("log")
     axes.set_ylim(*limits([c.values for c in curves], floor))
-    axes.set_xlim(0, reach(curves, axis, floor))
-    axes.set_xlabel(comparison.axes[axis])
+    end, beyond = reach(curves, axis, floor)
+    axes.set_xlim(0, end)
+    axes.set_xlabel(comparison.axes[axis] + beyond)
     words, _ = comparison.measures[comparison.measure]
     axes.set_ylabel(words)
     axes.set_title(comparison.caption, loc="left", fontsize=11)

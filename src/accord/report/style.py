@@ -110,16 +110,19 @@ def limits(values, floor: float) -> tuple[float, float]:
     return 0.5 * low, 2 * high
 
 
-def reach(curves, axis: str, floor: float) -> float:
-    """Where the horizontal axis ends: by then every curve is near the least it comes to.
+def reach(curves, axis: str, floor: float) -> tuple[float, str]:
+    """Where the horizontal axis ends, and words for runs that go on: "" where none does.
 
-    So that a method which stays where it is does not press the others together.
+    By then every curve has come down to the least it reaches, so that a method which stays where it is does
+    not press the others together. Against rounds all of them are shown.
     """
+    whole = max(float(c.axes[axis][-1]) for c in curves)
     if axis == "rounds":
-        return max(float(c.axes[axis][-1]) for c in curves)
+        return whole, ""
     ends = []
     for curve in curves:
         values = np.where(np.isfinite(curve.values), curve.values, np.inf)
-        near = np.flatnonzero(values <= 10 * max(values.min(), floor))
+        near = np.flatnonzero(values <= 2 * max(values.min(), floor))
         ends.append(curve.axes[axis][near[0] if len(near) else -1])
-    return 1.05 * (float(max(ends)) or max(float(c.axes[axis][-1]) for c in curves) or 1.0)
+    end = 1.05 * (float(max(ends)) or whole or 1.0)
+    return end, f" (runs go on to {short(whole)})" if whole > end else ""
