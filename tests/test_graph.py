@@ -509,7 +509,7 @@ MISTAKES = {
     "isolated node": (lambda: Network([(0, 1), (1, 2)], nodes=4), {}, "falls into 2 parts"),
     "activation": (lambda: Network.ring(4), {"activation": "sometimes"}, "activation: got"),
     "short sequence": (lambda: Network.ring(4), {"activation": [0, 1]}, "2 rounds in the sequence"),
-    "unknown node": (lambda: Network.ring(4), {"activation": [9] * 9}, "node numbers must be"),
+    "unknown node": (lambda: Network.ring(4), {"activation": [9] * 9}, "node numbers must be 0 to 3"),
     "loss": (lambda: Network.ring(4), {"loss_probability": 1.0}, "loss_probability: got 1.0"),
     "outage": (lambda: Network.ring(4), {"outages": [(1, 5, 2)]}, "1 <= first <= last"),
     "outage of nobody": (lambda: Network.ring(4), {"outages": [(9, 1, 2)]}, "no such node"),
