@@ -31,6 +31,7 @@ class GradientDescent(Algorithm):
     delayed = True
     step_bound = 2.0
     proximal = True
+    reveals = "the gradient at the model"
     source = "nesterov2018lectures"
 
     @property

@@ -33,6 +33,7 @@ class PDMM(PrimalDual):
     relaxation: float | None = None
     oracle: object = None
 
+    reveals = "a vector made of the optimum of its own rows near the model"
     source = "zhang2022revisiting"
     exact_when = "an oracle without minibatch noise; relaxation < 1 for merely convex f_i"
     local = "exact"

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from accord.algorithms import AGPDMM, PDMM, GradientDescent, Newton
 from accord.analysis.diagnosis import check_determined
 from accord.analysis.fit import encoded_clients, make_problem, prepared
 from accord.analysis.schema import agree
 from accord.analysis.solve import Choice, default_algorithm, solve
 from accord.analysis.summaries import Summary
+from accord.core import Algorithm
 from accord.theory import DENSE_LIMIT, constants, dissimilarity
 
 FAINT = 1e-4
@@ -39,7 +41,7 @@ class Differences(NamedTuple):
 
 class Option(NamedTuple):
     """A method for these clients: ``rounds`` expected for eight digits, bytes ``up`` and ``down`` of one
-    client in all of them, and what its messages ``reveal``."""
+    client in all of them, and what a message ``reveals``."""
 
     method: str
     rounds: int
@@ -159,13 +161,14 @@ def _options(problem, condition: float) -> list[Option]:
     size, digits = np.size(problem.initial()), 8 * np.log(10)
     root = np.sqrt(condition)
     proximal = max(3, int(np.ceil(digits / -np.log((root - 1) / (root + 1))))) if root > 1 else 3
-    newton = 1 if problem.quadratics() is not None else 8
     vector = 8 * size
-    rows = (
-        ("Newton", newton, vector + 8 * size**2 + 8, vector,
-         "each round a gradient and a Hessian: of a client with few rows, much of its columns"),
-        ("PDMM", proximal, vector, vector, "each round one vector, of the client's optimum near the model"),
-        ("AGPDMM", 2 * proximal, vector, vector, "each round one vector, of a few gradient steps"),
-        ("GradientDescent", int(np.ceil(digits * condition)), vector, vector, "each round a gradient"),
-    )  # fmt: skip
-    return [Option(name, n, n * up, n * down, told) for name, n, up, down, told in rows]
+    counts: dict[type[Algorithm], tuple[int, int]] = {
+        Newton: (1 if problem.quadratics() is not None else 8, vector + 8 * size**2 + 8),
+        PDMM: (proximal, vector),
+        AGPDMM: (2 * proximal, vector),
+        GradientDescent: (int(np.ceil(digits * condition)), vector),
+    }
+    return [
+        Option(method.__name__, rounds, rounds * up, rounds * vector, method.reveals)
+        for method, (rounds, up) in counts.items()
+    ]

@@ -108,6 +108,9 @@ class Algorithm:
     source: ClassVar[str] = ""
     """Key of the paper in ``accord.sources``."""
 
+    reveals: ClassVar[str] = "a vector of the model's shape, made of its rows' gradients"
+    """What a message tells of a client's rows, in words."""
+
     proximal: Any = False
     """Whether the method takes a regulariser h, at the server."""
 

@@ -1,6 +1,6 @@
 """A description of a table's clients, on a terminal."""
 
-from accord.report.style import share, short, size
+from accord.report.style import cut, share, short, size
 from accord.report.terminal import Block, stack
 
 LISTED_CLIENTS = 30
@@ -91,7 +91,7 @@ def _means(description, names) -> list[Block]:
 def _cut(name: str) -> str:
     from rich.markup import escape
 
-    return escape(name if len(name) <= 16 else f"{name[:15]}…")
+    return escape(cut(name, 16))
 
 
 def _tell(description, console) -> None:
@@ -122,8 +122,6 @@ def _tell(description, console) -> None:
         ]
         stack(console, Block(["method"], [[o.method for o in options]], right=False), blocks)
         say("Rounds expected for eight digits; bytes of one client in all of them.")
-        say(
-            f"accord fit takes {type(description.choice.algorithm).__name__}: {description.choice.reason}"
-        )
+        say(f"accord fit takes {description.choice.reason}")
     for note in description.schema.notes:
         console.print(escape(note), style="dim", highlight=False)
