@@ -79,8 +79,10 @@ def minimise(problem, tolerance: float = 1e-12) -> Reference:
 
 
 def minimise_regularised(problem, tolerance: float = 1e-12) -> Reference:
-    """The minimiser of a convex F with an l1 regulariser: L-BFGS-B on x = u - v with u, v >= 0 to find
-    the signs, then Newton's method on the entries that are not zero, until the zeros stay.
+    """The minimiser of a convex F with an l1 regulariser.
+
+    L-BFGS-B on x = u - v with u, v >= 0 finds the signs, then Newton's method on the entries that are not
+    zero, until the zeros stay. Raises ``ValueError`` where there is none, with the likely cause.
     """
     with jax.enable_x64(True):
         return _minimise_regularised(problem, tolerance)
@@ -92,8 +94,8 @@ def _minimise_regularised(problem, tolerance) -> Reference:
     smooth, whole = _Flat(problem.without_regulariser()), _Flat(problem)
     weights = smooth.ravel(problem.regulariser.weights(smooth.tree(smooth.start)))
     size = weights.size
-    curved = np.diag(smooth.hessian(smooth.start))
-    units = np.sqrt(np.where(curved > 0, curved, 1.0))
+    first = smooth.hessian(smooth.start)
+    units = np.sqrt(np.where(np.diag(first) > 0, np.diag(first), 1.0))
 
     def split(parts):
         u = (parts[:size] - parts[size:]) / units
@@ -123,9 +125,9 @@ def _minimise_regularised(problem, tolerance) -> Reference:
     norm = float(np.linalg.norm(gradient))
     if not norm <= target:
         raise ValueError(_NO_MINIMISER.format(norm=norm))
-    model = tree_util.tree_map(np.asarray, whole.tree(x))
-    held = smooth.hessian(x)[np.ix_(active, active)]
-    return Reference(model, objective, norm, _rank(held) == active.sum() if active.any() else True)
+    kept = np.flatnonzero(active)
+    unique = _check_curved(whole, x, first, norm, kept) if len(kept) else True
+    return Reference(tree_util.tree_map(np.asarray, whole.tree(x)), objective, norm, unique)
 
 
 def _on_active(smooth: "_Flat", x, active, weights):
@@ -243,14 +245,14 @@ def _cg_step(flat: _Flat, x, gradient):
     return cg(product, -gradient, rtol=1e-10, maxiter=10 * x.size)[0]
 
 
-def _check_curved(flat: _Flat, x, first, norm) -> bool:
-    """Whether F is curved in every direction at x; raises where x escapes to infinity.
+def _check_curved(flat: _Flat, x, first, norm, kept=slice(None)) -> bool:
+    """Whether F is curved in every direction of the entries kept; raises where x escapes to infinity.
 
     Where F has no minimiser its gradient vanishes at infinity: a Newton step stays long however small
     the gradient, and losses whose curvature vanishes only there have lost rank on the way.
     """
-    H = flat.hessian(x)
-    step, unique = solve(H, flat.evaluate(x)[1])
+    H, first = flat.hessian(x)[kept][:, kept], first[kept][:, kept]
+    step, unique = solve(H, flat.evaluate(x)[1][kept])
     escapes = np.linalg.norm(step) > _FAR[flat.problem.dtype] * np.linalg.norm(x) + 1e-9
     if getattr(getattr(flat.problem, "loss", None), "flattens", False):
         escapes |= _rank(H) < _rank(first)

@@ -6,10 +6,10 @@ Problem: minimise F(x) = sum_i w_i f_i(x) + h(x), h the server's regulariser or 
     server   v = argmin <g, v> + (1/2) <v, H v> + h(x + v);  x <- x + v           down
 
 For a generalised linear model this is iteratively reweighted least squares. One round solves least
-squares, with an l1 penalty too; elsewhere convergence is quadratic near the optimum. Where the full
-step does not make F smaller (Armijo's rule) the next round tries half of it. The Hessian costs P^2
-numbers up for P parameters: the honest alternative where P is small. It also says more about a client's
-rows than a gradient does: with a row more than it has features, least squares tells X'X.
+squares, with an l1 penalty too; elsewhere convergence is quadratic near the optimum of a strictly convex
+F. Where the full step does not make F smaller by Armijo's rule, the next round tries half of it. The
+message has 1 + P + P^2 numbers for P parameters, so this is for few parameters. It tells more of a
+client's rows than a gradient does: for least squares, X'X/n itself.
 
 P. J. Green, "Iteratively Reweighted Least Squares for Maximum Likelihood Estimation, and some Robust
 and Resistant Alternatives", JRSS B 46, 1984; S. Boyd, L. Vandenberghe, "Convex Optimization", Cambridge
@@ -20,17 +20,23 @@ Methods for Minimizing Composite Functions", SIAM J. Optimization 24, 2014.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from accord import tree
 from accord.core import Algorithm
 from accord.core.messages import choose
 from accord.oracles import newton_step
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-14
+_ROUNDING = 64
 
 
 class Server(NamedTuple):
-    """``x`` = base + length * step, the model that is tried; ``value``: F(base); ``decrease`` of F there."""
+    """The search along a step.
+
+    ``x`` = base + length * step, the model that is tried; ``value`` F(base); ``decrease`` of F per unit of
+    length at base, to first order.
+    """
 
     x: Any
     base: Any
@@ -82,10 +88,13 @@ class Newton(Algorithm):
         """The next server state; ``regulariser`` is h, or None."""
         x, base, step, length, value, decrease = server
         here = mean.value if regulariser is None else mean.value + regulariser.value(x)
-        enough = value + _ARMIJO * length * decrease + _ROUNDING * abs(here)
+        # A step at the end changes F by less than its rounding.
+        enough = (
+            value + _ARMIJO * length * decrease + _ROUNDING * abs(here) * np.finfo(here.dtype).eps
+        )
         accepted = here <= enough
         new_step, new_decrease = newton_step(x, mean.gradient, mean.hessian, regulariser)
         base, step = choose(accepted, (x, new_step), (base, step))
-        length = choose(accepted, length / length, length / 2)
+        length = choose(accepted, 1 + 0 * length, length / 2)
         value, decrease = choose(accepted, (here, new_decrease), (value, decrease))
         return Server(tree.add_scaled(base, length, step), base, step, length, value, decrease)

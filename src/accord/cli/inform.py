@@ -24,7 +24,7 @@ def list_methods() -> None:
     _print_table(
         console,
         [_described(cls) for cls in accord.REGISTRY.values()],
-        "up, down: vectors of the model's size that a client sends and receives in a round. exact: "
+        "up, down: vectors of the model's size P that a client sends and receives in a round. exact: "
         "reaches the optimum of F. partial: with clients absent. needs: of every objective; prox "
         "can be had from gradient steps.",
     )
@@ -64,8 +64,8 @@ def _described(cls) -> dict[str, str]:
     return {
         "method": cls.__name__,
         "summary": summary.split(": ", 1)[-1],
-        "up": f"{up:.2g}",
-        "down": f"{down:.2g}",
+        "up": _vectors(up, job.x0.size),
+        "down": _vectors(down, job.x0.size),
         "exact": "yes" if exact.reaches else "no",
         "partial": "no" if cls.absent is None else partial,
         "needs": ", ".join(sorted(job.algorithm.needs)),
@@ -88,6 +88,11 @@ def _described_on_network(cls) -> dict[str, str]:
         "asynchronous": "yes" if cls.on_edges else "no",
         "source": cls.source,
     }
+
+
+def _vectors(count: float, size: int) -> str:
+    """A number of vectors; a message with a matrix in it grows with their size P."""
+    return f"{count - size:.2g} + P" if count >= size else f"{count:.2g}"
 
 
 @app.command(epilog="Example: accord cite AGPDMM")

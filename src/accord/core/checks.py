@@ -57,8 +57,8 @@ def check_fit(algorithm, problem, partial: bool) -> None:
         )
     if problem.regulariser is not None and not algorithm.proximal:
         raise ValueError(
-            f"{name} has no proximal step at the server, which l1 > 0 wants: take Newton, PDMM, ADMM, "
-            "GPDMM, AGPDMM or GradientDescent, or l1=0"
+            f"problem: l1 > 0 wants a proximal step at the server, which {name} does not have; take Newton, "
+            "PDMM, FedSplit, ADMM, GPDMM, AGPDMM or GradientDescent, or l1=0"
         )
     oracle = getattr(algorithm, "oracle", None)
     if getattr(oracle, "stateful", False) and not algorithm.oracle_memory:

@@ -54,9 +54,10 @@ class Algorithm:
       would bias the method for ever.
     - ``dual(state, x)``: the dual lambda_{s|i} of a client given the server's model, equal to
       -grad f_i(x*) at the optimum.
-    - ``proximal_step``: the s for which x <- prox_{s h}(x) after ``server`` makes the method solve
-      F + h, h the problem's regulariser; or ``regularised`` itself, the server's step with it.
-      ``proximal`` says that it has one of them.
+    - ``proximal_step``: the s > 0 for which x <- prox_{s h}(x) after ``server`` makes the method
+      minimise sum_i w_i f_i + h, h the problem's regulariser.
+    - ``regularised(server, mean, share, regulariser)``: the server's step with h, for a method that needs
+      more than that. ``proximal`` is True where it has one of the two.
     """
 
     def __post_init__(self):
@@ -112,7 +113,7 @@ class Algorithm:
     """What a message tells of a client's rows, in words."""
 
     proximal: Any = False
-    """Whether the method takes a regulariser h, at the server."""
+    """Whether the method takes a regulariser h, which the server meets."""
 
     proximal_step: Any = None
 

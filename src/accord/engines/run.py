@@ -52,7 +52,7 @@ class Run:
 
     @property
     def certificate(self) -> Certificate:
-        """How far x can be from the optimum, from its gradient alone."""
+        """How far x can be from the optimum."""
         return certificate(self.problem, self.x)
 
     def __repr__(self) -> str:

@@ -74,48 +74,50 @@ class LinearObjective:
 
     def second_derivative(self, x):
         """The Hessian of f at x over the raveled parameters (P, P)."""
-        return self._second_derivative(x, self.row_weights)
+        # The penalties act coordinate by coordinate.
+        bent = [self._penalised(p.bend, x, jnp.ones_like(x)) for p in self.penalties]
+        return self._bent_rows(x, self.row_weights) + _diagonal(x, bent)
 
     def least_second_derivative(self, x, spread, radius):
         """A lower bound, as a matrix (P, P), on the Hessian of f within a ball around x.
 
         The ball holds the x + v with |eta(v)| <= radius ||spread a|| for the predictor eta of every row
         a (with its 1 for the intercept); ``spread`` is (k, d), or (k, d + 1). For softmax no two
-        classes' predictors may move apart by more than that.
+        classes' predictors may move apart by more than that. A penalty counts with its least curvature.
         """
         moved = self._predict(self.features, spread.T)
         reach = radius * jnp.sqrt((moved**2).sum(1))
         kept = self.loss.remaining(self._predict(self.features, x), self.targets, reach)
-        return self._second_derivative(x, self.row_weights * kept)
+        least = [
+            self._penalised(lambda v, p=p: p.curvature()[0] * jnp.ones_like(v), x)
+            for p in self.penalties
+        ]
+        return self._bent_rows(x, self.row_weights * kept) + _diagonal(x, least)
 
-    def _second_derivative(self, x, weights):
+    def _bent_rows(self, x, weights):
+        """sum_r weights_r times the Hessian of row r's loss, (P, P)."""
         eta = self._predict(self.features, x)
         rows = self.features
         if self.intercept:
             rows = jnp.concatenate([rows, jnp.ones_like(rows[:, :1])], axis=1)
         if eta.ndim == 1:
             bent = weights * self.loss.bend(eta, self.targets, jnp.ones_like(eta))
-            matrix = _transposed_product(rows, bent[:, None] * rows)
-        else:
+            return _transposed_product(rows, bent[:, None] * rows)
 
-            def towards(direction):
-                bent = self._weigh(weights, self.loss.bend(eta, self.targets, direction[None]))
-                scaled = rows[:, :, None] * bent[:, None, :]
-                return _transposed_product(rows, scaled)
+        def towards(direction):
+            bent = self._weigh(weights, self.loss.bend(eta, self.targets, direction[None]))
+            scaled = rows[:, :, None] * bent[:, None, :]
+            return _transposed_product(rows, scaled)
 
-            # (class, feature, feature, class) -> (feature, class) x (feature, class).
-            blocks = lax.map(towards, jnp.eye(eta.shape[1], dtype=eta.dtype))
-            matrix = blocks.transpose(1, 0, 2, 3).reshape(x.size, x.size)
-        # The penalties act coordinate by coordinate.
-        bent = [self._penalised(p.bend, x, jnp.ones_like(x)) for p in self.penalties]
-        return matrix + jnp.diag(sum(bent, jnp.zeros_like(x)).ravel())
+        # (class, feature, feature, class) -> (feature, class) x (feature, class).
+        blocks = lax.map(towards, jnp.eye(eta.shape[1], dtype=eta.dtype))
+        return blocks.transpose(1, 0, 2, 3).reshape(x.size, x.size)
 
     def rounding(self, x):
-        """The magnitudes of what ``grad`` adds up, entry by entry: its rounding error in units of eps."""
+        """The rounding error of ``grad`` in units of the precision, entry by entry, in the shape of x."""
         eta = self._predict(self.features, x)
         terms = self._predict(abs(self.features), abs(x))
-        bent = self.loss.bend(eta, self.targets, terms)
-        slopes = abs(self.loss.slope(eta, self.targets)) + abs(bent)
+        slopes = self.loss.rounding(eta, self.targets, terms)
         total = self._pull_back(abs(self.features), self._weigh(self.row_weights, slopes))
         return total + sum(abs(self._penalised(p.grad, x)) for p in self.penalties)
 
@@ -132,6 +134,11 @@ class LinearObjective:
         """The unbiased gradient estimate from the rows ``index``, as ``draw`` gives them."""
         weights = self.row_weights[index] * self.rows / index.shape[0]
         return self._grad_over(x, self.features[index], self.targets[index], weights)
+
+
+def _diagonal(x, parts):
+    """The matrix (P, P) with the sum of the parts, each in the shape of x, on its diagonal."""
+    return jnp.diag(sum(parts, jnp.zeros_like(x)).ravel())
 
 
 def _transposed_product(A, B):

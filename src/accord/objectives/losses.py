@@ -5,7 +5,8 @@ the derivative in eta, ``bend`` the second derivative applied to a direction. ``
 second derivative from above (None: unbounded); ``flattens`` says that it vanishes only at infinity.
 ``remaining`` bounds it from below nearby: where no predictor has moved by more than ``reach`` (n,), for
 softmax no two by more than that relative to each other, ``bend`` is at least that many times what it is
-here.
+here. ``rounding`` bounds the rounding error of ``slope`` in units of the precision, where the magnitudes
+that eta is a sum of add up to ``terms``, in the shape of eta.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ class SquaredLoss:
     def remaining(self, eta, y, reach):
         return 1.0 + 0 * reach
 
+    def rounding(self, eta, y, terms):
+        return terms + abs(y)
+
 
 @dataclass(frozen=True)
 class LogisticLoss:
@@ -56,6 +60,10 @@ class LogisticLoss:
         far = abs(eta) + reach
         here, there = jnp.exp(-abs(eta)), jnp.exp(-far)
         return jnp.exp(-reach) * ((1 + here) / (1 + there)) ** 2
+
+    def rounding(self, eta, y, terms):
+        # The difference of two numbers near one is no better than they are.
+        return jax.nn.sigmoid(eta) + abs(y) + self.bend(eta, y, terms)
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,10 @@ class SoftmaxLoss:
         # |E (v - E v)^2 (d - E d)| <= (max d - min d) Var v, integrated along the way.
         return jnp.exp(-reach)
 
+    def rounding(self, eta, y, terms):
+        p = jax.nn.softmax(eta, axis=1)
+        return p * (1 + terms + (p * terms).sum(1, keepdims=True)) + self._one_hot(eta, y)
+
 
 @dataclass(frozen=True)
 class PoissonLoss:
@@ -103,6 +115,9 @@ class PoissonLoss:
 
     def remaining(self, eta, y, reach):
         return jnp.exp(-reach)
+
+    def rounding(self, eta, y, terms):
+        return jnp.exp(eta) * (1 + terms) + abs(y)
 
 
 @dataclass(frozen=True)
@@ -127,3 +142,6 @@ class HuberLoss:
 
     def remaining(self, eta, y, reach):
         return jnp.where(abs(eta - y) + reach <= self.threshold, 1.0, 0.0)
+
+    def rounding(self, eta, y, terms):
+        return terms + jnp.minimum(abs(y), self.threshold)

@@ -42,8 +42,14 @@ class Quadratic:
         return self.hessian
 
     def rounding(self, x):
-        """The magnitudes of what ``grad`` adds up, entry by entry: its rounding error in units of eps."""
-        return abs(self.hessian) @ abs(x - self.shift) + abs(self.linear)
+        """The rounding error of ``grad`` in units of the precision, entry by entry, in the shape of x.
+
+        That of least squares whose moments were summed from rows: f(shift) is half their mean squared
+        residual, and sums of products of two columns are at most the product of their norms.
+        """
+        norms = jnp.sqrt(jnp.diag(self.hessian))
+        moved = norms @ (abs(x - self.shift) + abs(self.shift))
+        return norms * (moved + jnp.sqrt(2 * abs(self.constant))) + abs(self.linear)
 
     def scaled(self, factor):
         """factor * f."""

@@ -203,9 +203,9 @@ class Problem:
     def reference(self) -> Reference | None:
         """The minimiser of F by an independent solver, found once; None unless F is known convex.
 
-        L-BFGS, then Newton with conjugate gradients to ||grad F|| <= 1e-12 (relative to the clients'
-        gradients there); least squares by its normal equations. Raises ``ValueError`` where no
-        minimiser is found, as for separable classes without a regulariser.
+        L-BFGS, then Newton's method to ||grad F|| <= 1e-12 (relative to the clients' gradients there);
+        least squares by its normal equations; with l1, Newton's method on the entries that are not zero.
+        Raises ``ValueError`` where no minimiser is found, as for separable classes without a regulariser.
         """
         return self._reference
 

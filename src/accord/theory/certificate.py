@@ -1,5 +1,6 @@
 """A certificate of optimality: how far a model can be from the optimum, from derivatives at the model."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ DENSE_LIMIT = 700
 """The most parameters for which the Hessian of F is formed."""
 
 _ROUNDING = 16
+"""What sums of many rows lose, in units of the precision times the magnitudes that are summed."""
+
 _TRIALS = (1.25, 2.0, 3.0)
 """Radii of the ball that is searched, in units of the Newton decrement."""
 
@@ -23,8 +26,9 @@ class Certificate(NamedTuple):
     """Bounds on the error of a model x.
 
     ``gradient_norm`` ||grad F(x)||, of the least subgradient where F has a regulariser; ``distance`` >=
-    ||x - x*||; ``gap`` >= F(x) - F(x*); ``coefficients`` >= |x - x*| entry by entry. A bound that cannot
-    be had is None.
+    ||x - x*||; ``gap`` >= F(x) - F(x*); ``coefficients`` >= |x - x*| entry by entry, in the shape of x. A
+    bound that cannot be had is None. Of a softmax without a penalty, whose minimisers differ by numbers
+    added to all classes alike, x* is the one nearest to x.
     """
 
     gradient_norm: float
@@ -41,51 +45,71 @@ def certificate(problem, x) -> Certificate:
     let H be the Hessian at x, delta^2 = <grad F, H^-1 grad F>, and kappa(r) H a lower bound on the
     Hessian within the ball ||v||_H <= r around x. If kappa(r) r >= delta, the minimiser lies in that
     ball, ||x - x*||_H <= delta/kappa and F(x) - F(x*) <= delta^2/(2 kappa). A client adds its Hessian and
-    the bound on it, two matrices (P, P), for P up to 700. Rounding of the gradient is part of delta.
+    the bound on it, two matrices (P, P), for P up to 700. For these losses the rounding of gradient and
+    Hessian is part of the bounds; for others they hold in exact arithmetic.
     """
-    if problem.convex and hasattr(problem, "loss") and np.size(x) <= DENSE_LIMIT:
-        norm, local = _local(problem, x)
+    linear = hasattr(problem, "loss")
+    dense = linear and problem.convex and np.size(x) <= DENSE_LIMIT
+    if linear:
+        gradient, error, H = _derivatives(problem, x, dense)
+        norm = float(np.linalg.norm(gradient))
     else:
-        norm, local = float(tree.norm(problem.gradient(x))), None
+        norm, error = float(tree.norm(problem.gradient(x))), np.zeros(1)
+    distance, gap, coefficients = math.inf, math.inf, None
     mu = global_strong_convexity(problem)
-    known = Certificate(norm, None, None)
     if mu:
-        known = Certificate(norm, norm / mu, norm**2 / (2 * mu))
-    if local is None:
-        return known
-    distance, gap, coefficients = local
-    if known.distance is not None:
-        distance, gap = min(distance, known.distance), min(gap, known.gap)
-    return Certificate(norm, distance, gap, coefficients)
+        most = norm + float(np.linalg.norm(error))
+        distance, gap = most / mu, most**2 / (2 * mu)
+    local = _local(problem, x, gradient, error, H) if dense else None
+    if local is not None:
+        distance, gap = min(distance, local[0]), min(gap, local[1])
+        coefficients = local[2]
+    if math.isinf(distance):
+        return Certificate(norm, None, None)
+    return Certificate(norm, float(distance), float(gap), coefficients)
 
 
-def _local(problem, x):
-    """(||grad F||, (distance, gap, coefficients)), the latter None where no ball holds the minimiser."""
+def _derivatives(problem, x, dense: bool):
+    """(grad F, how far its entries can be off as they are computed, the Hessian or None), flat, at x."""
     with jax.enable_x64(True):
         prepared = problem.prepare()
         x = jnp.asarray(x, problem.dtype)
-        gradient, H, rounding = _curvature(
-            prepared.objectives, prepared.weights, x, prepared.regulariser
+        gradient, rounding, H = _summed_up(
+            prepared.objectives, prepared.weights, x, prepared.regulariser, dense
         )
-        gradient = np.asarray(gradient, float)
-        norm = float(np.linalg.norm(gradient))
+        error = _precision(problem) * np.ravel(np.asarray(rounding, float))
+        H = np.asarray(H, float) if dense else None
+        return np.ravel(np.asarray(gradient, float)), error, H
+
+
+def _precision(problem) -> float:
+    return _ROUNDING * float(np.finfo(problem.dtype).eps)
+
+
+def _local(problem, x, gradient, error, H):
+    """(distance, gap, coefficients), or None where no ball that was tried holds the minimiser."""
+    with jax.enable_x64(True):
+        prepared = problem.prepare()
+        x = jnp.asarray(x, problem.dtype)
         flat = _gauge(problem, np.shape(x)) * np.trace(H) / len(H)
-        factor = _inverse_root(np.asarray(H, float) + flat)
+        factor = _inverse_root(H + flat)
         if factor is None:
-            return norm, None
-        eps = _ROUNDING * np.finfo(problem.dtype).eps
-        delta = np.linalg.norm(factor @ np.ravel(gradient))
-        delta += eps * np.linalg.norm(abs(factor) @ np.ravel(rounding))
+            return None
+        delta = np.linalg.norm(factor @ gradient) + np.linalg.norm(abs(factor) @ error)
+        # No entry of the matrices that H is summed from, added up, exceeds <units, units>.
+        units = np.sqrt(np.diag(H + flat))
+        lost = _precision(problem) * ((abs(factor) @ units) ** 2).sum()
         for times in _TRIALS:
             radius = times * delta
-            kappa = _remaining(problem, prepared, x, factor, flat, radius)
-            if kappa * radius >= delta:
+            least = _least(problem, prepared, x, H, factor, radius) + flat
+            kappa = np.linalg.eigvalsh(factor @ least @ factor.T)[0] - lost
+            if kappa > 0 and kappa * radius >= delta:
                 break
         else:
-            return norm, None
+            return None
     reach = delta / kappa
     coefficients = reach * np.sqrt((factor**2).sum(0)).reshape(np.shape(x))
-    return norm, (reach * np.linalg.norm(factor, 2), delta * reach / 2, coefficients)
+    return reach * np.linalg.norm(factor, 2), delta * reach / 2, coefficients
 
 
 def _gauge(problem, shape) -> np.ndarray:
@@ -118,20 +142,18 @@ def _inverse_root(H: np.ndarray) -> np.ndarray | None:
     return np.linalg.inv(L) / units
 
 
-def _remaining(problem, prepared, x, factor, flat, radius) -> float:
-    """kappa: within the ball the Hessian is at least kappa times H."""
+def _least(problem, prepared, x, H, factor, radius) -> np.ndarray:
+    """A lower bound, as a matrix, on the Hessian within the ball."""
     if problem.quadratics() is not None:
-        return 1.0
+        return H
     spread = factor
     if x.ndim == 2:
         # Any two classes' predictors: |<(e_c - e_k) a, v>| <= sqrt(2) ||a|| ||v||.
         width = np.sqrt(2) * np.linalg.norm(factor, 2)
         spread = width * np.eye(len(x))
-    least = _least_curvature(
-        prepared.objectives, prepared.weights, x, jnp.asarray(spread, x.dtype), radius
-    )
-    values = np.linalg.eigvalsh(factor @ (np.asarray(least, float) + flat) @ factor.T)
-    return max(float(values[0]) * (1 - 1e-9), 0.0)
+    spread = jnp.asarray(spread, x.dtype)
+    least = _least_curvature(prepared.objectives, prepared.weights, x, spread, radius)
+    return np.asarray(least, float)
 
 
 def _summed(function, objectives, weights):
@@ -149,10 +171,10 @@ def _summed(function, objectives, weights):
     return total
 
 
-@jax.jit
-def _curvature(objectives, weights, x, regulariser):
+@partial(jax.jit, static_argnums=4)
+def _summed_up(objectives, weights, x, regulariser, dense):
     def seen(o):
-        return o.grad(x), o.second_derivative(x), o.rounding(x)
+        return o.grad(x), o.rounding(x), o.second_derivative(x) if dense else 0.0
 
     gradient, *rest = _summed(seen, objectives, weights)
     return with_regulariser(x, 0.0, gradient, regulariser)[1], *rest
@@ -160,9 +182,4 @@ def _curvature(objectives, weights, x, regulariser):
 
 @jax.jit
 def _least_curvature(objectives, weights, x, spread, radius):
-    least = partial(_least, x=x, spread=spread, radius=radius)
-    return _summed(least, objectives, weights)
-
-
-def _least(objective, x, spread, radius):
-    return objective.least_second_derivative(x, spread, radius)
+    return _summed(lambda o: o.least_second_derivative(x, spread, radius), objectives, weights)
