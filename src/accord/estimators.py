@@ -10,9 +10,8 @@ that pooling would have given, whatever the groups. In scikit-learn's terms, wit
     FederatedLogisticRegression   l2 = 1 / (n C)
     FederatedPoissonRegressor     l2 = alpha
 
-The defaults are scikit-learn's where its objective is the same (Lasso, elastic net, Poisson); l2 = 0.01 of
-ridge and logistic regression is what scikit-learn's default is at 100 rows. Sample weights count as
-repeated rows, n then being their sum, and a client weighs what its rows do.
+Penalties default to 0.01, for ridge and logistic regression what scikit-learn's default is at 100 rows.
+Sample weights count as repeated rows, n then being their sum, and a client weighs what its rows do.
 
 Before the first round the clients send the sums that give the columns' means and deviations. With an
 intercept the columns are centred, which changes no optimum and keeps the digits of columns far from
@@ -102,7 +101,7 @@ class _Federated(BaseEstimator):
         intercept = bool(self.fit_intercept)
         units = _units(X, w, intercept, own=l1 == l2 == 0)
         units, y, factor = self._target_units(units, y, w, intercept)
-        arrays = [((X[i] - units.centre) / units.scale, y[i], w[i]) for i in rows]
+        arrays = [_packed((X[i] - units.centre) / units.scale, y[i], w[i]) for i in rows]
         s = units.scale[0]
         problem = make_problem(
             Clients.from_arrays(arrays, names),
@@ -159,6 +158,24 @@ def _clients(groups, rows: int):
     return np.split(order, np.cumsum(np.bincount(inverse))[:-1]), [str(n) for n in labels]
 
 
+def _packed(X, y, w):
+    """A client's rows, brought to one of a few numbers of rows by some that weigh nothing.
+
+    Folds of a cross-validation then meet programs that are compiled already.
+    """
+    n = len(y)
+    doubling = (n - 1).bit_length()
+    step = 2**doubling if n <= 256 else 2 ** (doubling - 6)
+    more = -n % step
+    if not more:
+        return X, y, w
+    return (
+        np.concatenate([X, np.broadcast_to(X[:1], (more, X.shape[1]))]),
+        np.concatenate([y, np.broadcast_to(y[:1], more)]),
+        np.concatenate([w, np.zeros(more)]),
+    )
+
+
 def _units(X, w, intercept: bool, own: bool) -> _Units:
     """Centre and scale of the columns: each its ``own`` scale, or one for all."""
     total, d = w.sum(), X.shape[1]
@@ -207,8 +224,8 @@ class _Regression(RegressorMixin, _Federated):
     def fit(self, X, y, groups=None, sample_weight=None):
         """Fits the rows of all clients together.
 
-        ``X`` (n, d) and ``y`` (n,); ``groups`` (n,): the client of every row, by any label (None: one client);
-        ``sample_weight`` (n,), >= 0. Raises ``ValueError`` where they do not fit; warns with
+        ``X`` (n, d) and ``y`` (n,); ``groups`` (n,): the client of every row, by any label (None: one
+        client); ``sample_weight`` (n,), >= 0. Raises ``ValueError`` where they do not fit; warns with
         ``ConvergenceWarning`` where the tolerance is not reached.
         """
         X, y = validate_data(self, X, y, dtype="numeric", y_numeric=True)
@@ -280,7 +297,7 @@ class FederatedLasso(_LinearRegression):
     are those of ``FederatedLinearRegression``.
     """
 
-    def __init__(self, l1=1.0, *, fit_intercept=True, algorithm=None, tol=1e-8, max_rounds=None):
+    def __init__(self, l1=0.01, *, fit_intercept=True, algorithm=None, tol=1e-8, max_rounds=None):
         self.l1 = l1
         self.fit_intercept = fit_intercept
         self.algorithm = algorithm
@@ -296,7 +313,7 @@ class FederatedElasticNet(_LinearRegression):
     """
 
     def __init__(
-        self, l1=0.5, l2=0.5, *, fit_intercept=True, algorithm=None, tol=1e-8, max_rounds=None
+        self, l1=0.01, l2=0.01, *, fit_intercept=True, algorithm=None, tol=1e-8, max_rounds=None
     ):
         self.l1 = l1
         self.l2 = l2
@@ -316,7 +333,7 @@ class FederatedPoissonRegressor(_Regression):
     _problem = staticmethod(problems.poisson)
 
     def __init__(
-        self, l1=0.0, l2=1.0, *, fit_intercept=True, algorithm=None, tol=1e-8, max_rounds=None
+        self, l1=0.0, l2=0.01, *, fit_intercept=True, algorithm=None, tol=1e-8, max_rounds=None
     ):
         self.l1 = l1
         self.l2 = l2

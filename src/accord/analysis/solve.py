@@ -102,7 +102,7 @@ def solve(
     if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, such as 1e-8")
     algorithm = default_algorithm(problem).algorithm if algorithm is None else algorithm
-    _, gradient, apart = problem.survey(problem.initial())
+    _, gradient, apart = problem.without_regulariser().survey(problem.initial())
     scale = float(tree.norm(gradient)) + float(apart) or 1.0
     norm, done, block, best = tolerance * scale, None, _FIRST_BLOCK, math.inf
     while True:
