@@ -96,10 +96,11 @@ def fit_command(
             compare_local=local, progress=progress,
         )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
+    title = f"{Path(data).name}: {found.model.schema.explained[0].name}"
     written = {
         "model": found.model.save(folder / "model.json"),
         "result": write_whole(folder / "fit.json", found.to_json()),
-        "report": found.report(folder / "report.html", f"{Path(data).name}: {target}"),
+        "report": found.report(folder / "report.html", title),
     }
     if pictures:
         written["pictures"] = ", ".join(map(str, found.pictures(folder)))
