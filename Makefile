@@ -42,7 +42,7 @@ bench: $(VENV)/developer
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/network.py memory
 
-# Flips signs and drops factors in algorithms, oracles and messages; the tests must notice every one.
+# Flips signs and drops factors in algorithms, oracles, graph methods and messages; the tests must notice every one.
 mutants: $(VENV)/developer
 	$(BIN)/python tests/mutants.py
 

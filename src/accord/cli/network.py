@@ -24,7 +24,7 @@ from accord.cli.shared import (
     parse_methods,
     places,
 )
-from accord.core.checks import closest
+from accord.core.checks import closest, is_number
 
 GRAPHS = {
     "ring": (1, "nodes"),
@@ -107,6 +107,7 @@ def network(
     """Run methods on a network, where neighbours agree without a server."""
     from accord import report
     from accord.graph import METHODS as KNOWN
+    from accord.graph.drawing import PLACED
 
     check_numbers(rounds, seed, stop)
     activated, lossy = _activation(activation), _loss(loss)
@@ -130,7 +131,7 @@ def network(
     extra: dict[str, Callable[[Path], Path]] = {
         "nodes": lambda folder: _write_models(comparison, task, net, folder)
     }
-    if len(net) <= 2000:
+    if len(net) <= PLACED:
         extra["network"] = lambda folder: _draw(net, task.readings, value or "reading", folder)
     title = f"{shown}: {len(chosen)} methods on {task.problem.name}"
     deliver(comparison, output, csv, title, extra)
@@ -227,8 +228,10 @@ def _write_models(comparison, task, net, folder: Path) -> Path:
 
 
 def _draw(net, readings, label: str, folder: Path) -> Path:
+    from accord.graph import drawing
+
     picture = folder / "network.png"
-    net.draw(readings, picture, label=label, names=len(net) <= 60)
+    net.draw(readings, picture, label=label, names=len(net) <= drawing.NAMED)
     return picture
 
 
@@ -307,7 +310,7 @@ def _activation(text: str):
     if text in ("synchronous", "asynchronous"):
         return text
     share = literal(text)
-    if not _is_number(share) or not 0 < share <= 1:
+    if not is_number(share) or not 0 < share <= 1:
         raise ValueError(
             f"activation: got {text!r}; accepted are synchronous, asynchronous, clocks, and the share of "
             "nodes that act in a round, as 0.5"
@@ -319,12 +322,8 @@ def _loss(text: str):
     from accord.graph import GilbertElliott
 
     parts = [literal(part) for part in text.split(":")]
-    if len(parts) > 2 or not all(_is_number(p) and 0 <= p <= 1 for p in parts) or parts == [1]:
+    if len(parts) > 2 or not all(is_number(p) and 0 <= p <= 1 for p in parts) or parts == [1]:
         raise ValueError(
             f"loss: got {text!r}; accepted is a share below 1, as 0.3, or TO_BAD:TO_GOOD, as 0.05:0.3"
         )
     return parts[0] if len(parts) == 1 else GilbertElliott(*parts)
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

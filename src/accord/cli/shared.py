@@ -71,8 +71,8 @@ def deliver(comparison, output: Path, csv: Path | None, title: str, extra=None) 
         written["table"] = comparison.write_csv(csv)
     typer.echo(err=True)
     comparison.print(Console())
-    for name, path in written.items():
-        typer.echo(f"{name:<9} {path}")
+    for name, told in written.items():
+        typer.echo(f"{name:<9} {told}")
 
 
 def parse_methods(text: str, known: dict = accord.REGISTRY) -> list:

@@ -4,6 +4,8 @@ import dataclasses
 import difflib
 from contextlib import contextmanager
 
+import numpy as np
+
 from accord.core.contract import FUNCTIONS
 from accord.core.ranges import check_hyperparameters
 
@@ -90,6 +92,11 @@ def _rules(absent) -> list:
         return [absent]
     parts = absent.values() if isinstance(absent, dict) else absent
     return [rule for part in parts for rule in _rules(part)]
+
+
+def is_number(value) -> bool:
+    """Whether a value is one real number, as which True and False do not count."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def closest(name: str, known, what: str) -> str:

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from accord.core.checks import is_number
+
 _WAKING, _LOSING, _TIME = 2**32 - 3, 2**32 - 4, 2**32 - 5
 
 
 def _probability(owner: str, name: str, value) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value <= 1:
+    if not is_number(value) or not 0 <= value <= 1:
         raise ValueError(f"{owner}({name}=...): got {value!r}; accepted is a number in [0, 1]")
 
 
@@ -162,8 +163,7 @@ def parse_losses(loss_probability) -> Losses:
     if isinstance(loss_probability, GilbertElliott):
         g = loss_probability
         return Losses("bursty", (g.to_bad, g.to_good, g.loss_good, g.loss_bad))
-    number = isinstance(loss_probability, int | float | np.number)
-    if not number or isinstance(loss_probability, bool) or not 0 <= loss_probability < 1:
+    if not is_number(loss_probability) or not 0 <= loss_probability < 1:
         raise ValueError(
             f"loss_probability: got {loss_probability!r}; accepted is a number in [0, 1), or "
             "accord.graph.GilbertElliott(to_bad, to_good)"

@@ -72,7 +72,7 @@ def neighbour_sum(lists: Neighbours, x):
     source, target = lists.hubs
     hubs = len(lists.members[-1])
     if hubs:
-        parts.append(_edge_sum(x[target], source, hubs))
+        parts.append(edge_sum(x[target], source, hubs))
     total = jnp.concatenate(parts) if len(parts) > 1 else parts[0]
     return total if isinstance(lists.place, tuple) else total[lists.place]
 
@@ -90,7 +90,8 @@ def largest_pair(lists: Neighbours, s):
     return largest
 
 
-def _edge_sum(values, source, nodes: int):
+def edge_sum(values, source, nodes: int):
+    """sum over the edges of each node, for values (2E, ...) in the edges' order."""
     return jax.ops.segment_sum(values, source, nodes, indices_are_sorted=True)
 
 
@@ -116,7 +117,7 @@ class Consensus(NamedTuple):
     def centre(self, z):
         """The centre of each node's proximal term: the mean of its z_{i|j}."""
         degrees, n = self.edges.degrees, len(self.edges.degrees)
-        return jax.tree.map(lambda v: _edge_sum(v, self.edges.source, n) / expand(degrees, v), z)
+        return jax.tree.map(lambda v: edge_sum(v, self.edges.source, n) / expand(degrees, v), z)
 
     def image(self, x):
         """What each edge's source shows on it."""
@@ -153,7 +154,7 @@ class Linear(NamedTuple):
     def centre(self, z):
         """The centre of each node's proximal term."""
         pulled = jnp.einsum("emd,em->ed", self.matrices, z + self.shifts)
-        return self._centre(_edge_sum(pulled, self.edges.source, len(self.weights)), self.weights)
+        return self._centre(edge_sum(pulled, self.edges.source, len(self.weights)), self.weights)
 
     def image(self, x):
         """B x - o of each edge's source."""
@@ -177,7 +178,7 @@ class Linear(NamedTuple):
         """sum_j B_{i|j}' values_{i|j} of each node, values (2E, m) without padding."""
         count = len(values)
         pulled = jnp.einsum("emd,em->ed", self.matrices[:count], values)
-        return _edge_sum(pulled, self.edges.source[:count], len(self.weights))
+        return edge_sum(pulled, self.edges.source[:count], len(self.weights))
 
 
 def degrees_of(network) -> Edges:

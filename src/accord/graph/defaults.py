@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from accord import algorithms, theory
+from accord.graph.mixing import GradientTracking
 
 _LEAST_GAP = 1e-4
 
@@ -17,8 +18,7 @@ def resolve(method, problem, network, pulls=None):
       rho * degree, and rho = P / (mean degree * sqrt(1 - c^2)) with P the star's penalty, but at least
       sqrt(L mu) with F's own mu, and c the network's ``mixing_rate``. For averaging on a regular
       network this is the fastest rho: the error falls by c / (1 + sqrt(1 - c^2)) a round. With
-      constraints the eigenvalues of sum_j B' B (``pulls``) stand in
-      for the degrees.
+      constraints the eigenvalues of sum_j B' B (``pulls``) stand in for the degrees.
     - ``step_size``: (1 + w)/(2 L) for DGD and EXTRA, half their bounds, with w the least eigenvalue of W; for
       gradient tracking min((1 + w)^2/4, 1 - v)/L, with v the largest |eigenvalue| of W but 1.
     """
@@ -27,23 +27,23 @@ def resolve(method, problem, network, pulls=None):
         used = pulls[pulls > 0]
         mean, most = (float(f(used)) for f in (np.mean, np.max))
         return _resolve_pdmm(method, problem, network, mean, most)
-    if not any(f.name == "step_size" for f in dataclasses.fields(method)):
-        return method
-    if method.step_size is not None:
+    if getattr(method, "step_size", 0.0) is not None:
         return method
     L = theory.constants(problem).smoothness
-    return dataclasses.replace(method, step_size=_step(type(method).__name__, network) / L)
+    return dataclasses.replace(method, step_size=_step(method, network) / L)
 
 
-def _step(name: str, network) -> float:
+def _step(method, network) -> float:
+    """The default step size of a mixing method, times L."""
     least, second = network.mixing_spectrum
-    if name != "GradientTracking":
+    if not isinstance(method, GradientTracking):
         return 0.5 * (1 + least)
     slow = max(1 - max(abs(least), second), _LEAST_GAP)
     return min(0.25 * (1 + least) ** 2, slow)
 
 
 def _resolve_pdmm(method, problem, network, mean, most):
+    """PDMM for a network whose nodes are pulled, at penalty 1, by ``mean`` and at the most by ``most``."""
     star = algorithms.PDMM(None, method.relaxation, method.oracle)
     if method.penalty is None:
         star = theory.resolve(star, problem)

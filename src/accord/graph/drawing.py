@@ -6,8 +6,8 @@ import numpy as np
 
 from accord.files import write_whole
 
-_PLACED = 2000
-"""The most nodes that are given places; more want positions."""
+PLACED, NAMED = 2000, 60
+"""The most nodes that are given places, more want positions; and that reports write names beside."""
 
 _SHOWN = (1, 2, 3, 5, 10, 20, 50, 100)
 
@@ -16,7 +16,7 @@ def layout(network) -> np.ndarray:
     """Where the nodes are drawn (nodes, 2): their positions, or places by the springs of their edges."""
     if network.positions is not None:
         return network.positions
-    if len(network) > _PLACED:
+    if len(network) > PLACED:
         raise ValueError(
             f"network: {len(network)} nodes without positions are too many to place; give positions"
         )

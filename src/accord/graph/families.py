@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 
+from accord.core.checks import is_number
+
 _DRAWS = 100
 
 
@@ -75,8 +77,7 @@ def star(nodes):
 
 
 def _probability(name: str, value) -> float:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < value <= 1:
+    if not is_number(value) or not 0 < value <= 1:
         raise ValueError(f"{name}: got {value!r}; accepted is a number in (0, 1]")
     return float(value)
 
@@ -112,7 +113,7 @@ def random_geometric(nodes, radius, seed):
 
     n = _whole("nodes", nodes, 2)
     radius = min(1.5, math.sqrt(2 * math.log(n) / n)) if radius is None else radius
-    if not isinstance(radius, int | float | np.number) or not radius > 0:
+    if not is_number(radius) or not radius > 0:
         raise ValueError(f"radius: got {radius!r}; accepted is a number > 0")
     return _connected(lambda s: networkx.random_geometric_graph(n, radius, seed=s), seed, "radius")
 
@@ -138,8 +139,7 @@ def small_world(nodes, neighbours, rewiring, seed):
         raise ValueError(
             f"neighbours: got {k}; accepted is an even number, half of them on each side"
         )
-    number = isinstance(rewiring, int | float | np.number) and not isinstance(rewiring, bool)
-    if not number or not 0 <= rewiring <= 1:
+    if not is_number(rewiring) or not 0 <= rewiring <= 1:
         raise ValueError(f"rewiring: got {rewiring!r}; accepted is a number in [0, 1]")
     make = lambda s: networkx.watts_strogatz_graph(n, k, rewiring, seed=s)  # noqa: E731
     edges, nodes, _ = _connected(make, seed, "neighbours")

@@ -88,11 +88,10 @@ class Machine:
             weights, basis = coupling.rotation(network, job.arrays)
             self._basis = jnp.asarray(basis, job.dtype)
             pair = coupling.linear(network, job.arrays, weights, basis, job.dtype, padding)
-        needs = getattr(method, "oracle", None)
-        needs = frozenset({"grad"}) if needs is None else needs.needs
+        oracle = getattr(method, "oracle", None)
+        needs = frozenset({"grad"}) if oracle is None else oracle.needs
         prepared = problem.prepare(needs, job.dtype)
         objectives, members, order, place = self._objectives(prepared, pair)
-        oracle = getattr(method, "oracle", None)
         self.plan = Plan(
             structure=structure,
             form=form,

@@ -17,7 +17,7 @@ from jax import lax
 from accord import tree
 from accord.core import keys, messages, parameters
 from accord.graph import activation
-from accord.graph.coupling import largest_pair, neighbour_sum
+from accord.graph.coupling import edge_sum, largest_pair, neighbour_sum
 
 
 class State(NamedTuple):
@@ -147,7 +147,7 @@ def node_round(plan: Plan, setup: Setup, state: State) -> State:
         return (1 - t) * p + t * (q + 2 * x - first), (1 - t) * q + t * (p - first)
 
     pairs = jax.tree.map(exchange, p, q, state.x)
-    p, q = tree_pair(state.x, pairs)
+    p, q = _pair_of(state.x, pairs)
     degrees = setup.coupling.edges.degrees
     centre = jax.tree.map(
         lambda a, b: neighbour_sum(setup.lists, a) / messages.expand(degrees, a) - b, p, q
@@ -157,7 +157,7 @@ def node_round(plan: Plan, setup: Setup, state: State) -> State:
     return _counted(plan, setup, state, jnp.ones(plan.nodes, bool), gradients, new)
 
 
-def tree_pair(like, pairs):
+def _pair_of(like, pairs):
     """A tree of pairs, in the structure of ``like``, as a pair of trees."""
     return jax.tree.transpose(jax.tree.structure(like), jax.tree.structure((0, 0)), pairs)
 
@@ -315,8 +315,7 @@ def mixing_round(plan: Plan, setup: Setup, state: State) -> State:
     def mix(stack):
         def one(leaf):
             weighed = messages.expand(across, leaf) * leaf[edges.target]
-            total = jax.ops.segment_sum(weighed, edges.source, plan.nodes, indices_are_sorted=True)
-            return total + messages.expand(own, leaf) * leaf
+            return edge_sum(weighed, edges.source, plan.nodes) + messages.expand(own, leaf) * leaf
 
         return jax.tree.map(one, stack)
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from accord.core import Status, status
+from accord.core.checks import is_number
 from accord.engines.history import History
 from accord.engines.job import check_record, check_whole
 from accord.engines.loop import drive
@@ -129,7 +130,7 @@ def run(
     check_whole("every", every, 1, 31)
     check_whole("seed", seed, 0, 63)
     keep = check_record(record)
-    if tolerance is not None and not _is_small(tolerance):
+    if tolerance is not None and not (is_number(tolerance) and 0 < tolerance < np.inf):
         raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, or None")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress: got {progress!r}; accepted is a function of the latest row")
@@ -142,11 +143,6 @@ def run(
         return _run(job, rounds, every, keep, tolerance, progress)
 
 
-def _is_small(value) -> bool:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return number and 0 < value < np.inf
-
-
 def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
     machine = Machine(job)
     optimum = None if job.reference is None else machine.rotate(job.reference.x)
@@ -157,16 +153,15 @@ def _run(job, rounds, every, keep, tolerance, progress) -> NetworkRun:
     # At a common start nodes may agree by accident: their own gradients tell the scale.
     slopes = jax.tree.leaves(job.problem.client_gradients(job.problem.initial()))
     spread = max((float(abs(g).max()) for g in slopes if g.size), default=1.0)
-    explosion = _EXPLOSION * max(first, spread, 1e-12)
-    scale = Scale(-1.0 if tolerance is None else float(tolerance), explosion, optimum)
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(job.x0))
-    driven = drive(machine, state, scale, rounds, every, keep, size, progress)
-    columns = driven.columns
+    size = max(first, spread, 1e-12)
+    scale = Scale(-1.0 if tolerance is None else float(tolerance), _EXPLOSION * size, optimum)
+    nbytes = sum(leaf.nbytes for leaf in jax.tree.leaves(job.x0))
+    driven = drive(machine, state, scale, rounds, every, keep, nbytes, progress)
     return NetworkRun(
         x=_trimmed(machine.models(driven.state), job.problem),
         xs=driven.models,
-        status=_status(driven.code, columns, max(first, spread, 1e-12), job, tolerance),
-        history=_history(columns, job),
+        status=_status(driven.code, driven.columns, size, job, tolerance),
+        history=_history(driven.columns, job),
         start=start,
         algorithm=job.method,
         reference=job.reference,
@@ -186,7 +181,8 @@ def _trimmed(x, problem):
     return [own[:k] for own, k in zip(x, problem.dimensions, strict=True)]
 
 
-def _history(columns, job) -> History:
+def _history(driven, job) -> History:
+    columns = dict(driven)
     columns["bytes"] = columns.pop("numbers") * np.dtype(job.dtype).itemsize
     if job.reference is not None:
         columns["gap"] = columns["objective"] - job.reference.objective

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import flatten_util
 
+from accord.core.checks import is_number
 from accord.core.messages import everyone
 from accord.data.clients import Clients
 from accord.objectives import Quadratic
@@ -223,8 +224,7 @@ def checked_dtype(dtype) -> str:
 
 def non_negative(name: str, value: float) -> float:
     """A finite number >= 0; raises ``ValueError`` naming the argument for anything else."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or value < 0:
+    if not is_number(value) or not np.isfinite(value) or value < 0:
         raise ValueError(f"{name}: got {value!r}; accepted is a finite number >= 0")
     return float(value)
 

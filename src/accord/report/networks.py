@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from accord.graph.drawing import draw, png, snapshots, traces
+from accord.graph.drawing import NAMED, PLACED, draw, png, snapshots, traces
 from accord.report.comparison import MEGABYTE, Column, Comparison, problem_facts
 from accord.report.style import scientific
 from accord.theory import constants
 
-_DRAWN = 2000
 AXES = {
     "rounds": "rounds",
     "messages": "messages sent, all nodes",
@@ -105,12 +104,11 @@ class NetworkComparison(Comparison):
     def facts(self):
         """What was run, on which network, and what theory knows of the problem."""
         n = self.network
-        small = len(n) <= _DRAWN
         return [
             ("nodes", str(len(n))),
             ("edges", f"{len(n.source) // 2:,}"),
             ("degrees", " to ".join(str(d) for d in np.unique([n.degrees.min(), n.degrees.max()]))),
-            *(_spread(n) if small else ()),
+            *(_spread(n) if len(n) <= PLACED else ()),
             ("mixing rate", f"{n.mixing_rate:.4f}"),
             *problem_facts(self.problem, constants(self.problem)),
             *self.conditions.items(),
@@ -127,19 +125,15 @@ class NetworkComparison(Comparison):
             "sqrt(mean_i ||x_i - mean_j x_j||^2). PDMM(relaxation=0.5) is ADMM."
         )
 
-    @property
-    def _named(self) -> bool:
-        return len(self.network) <= 60
-
     def figures(self):
         """The network, and the first method's values over the rounds where models were kept."""
-        if len(self.network) > _DRAWN:
+        if len(self.network) > PLACED:
             return []
         found = [
             (
                 "The network",
                 "Nodes and who talks to whom.",
-                png(draw(self.network, names=self._named).figure),
+                png(draw(self.network, names=len(self.network) <= NAMED).figure),
             )
         ]
         for entry in self.entries:
