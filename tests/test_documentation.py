@@ -16,9 +16,10 @@ def blocks(text, language):
     return re.findall(rf"```{language}\n(.*?)```", text, re.S)
 
 
-def test_the_readme_runs(capsys):
+def test_the_readme_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     examples = blocks(README, "python")
-    assert len(examples) == 3
+    assert len(examples) == 4
     space = {}
     for example in examples:
         exec(compile(example, "README.md", "exec"), space)
@@ -27,6 +28,13 @@ def test_the_readme_runs(capsys):
     assert printed.startswith("converged: after ")
     assert "the certified distance is at most 1e-08." in printed
     assert space["run"].certificate.distance <= 1e-8
+    assert float(re.search(r"All coefficients are within (\S+) of", printed)[1]) < 1e-6
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "model.json",
+        "patients.csv",
+        "report.html",
+    ]
+    assert "Each client under the model of the others" in printed
 
 
 def test_the_first_example_has_about_ten_lines():

@@ -23,6 +23,9 @@ from accord.algorithms import (
     Newton,
     Scaffnew,
 )
+from accord.analysis.fit import Fit, fit
+from accord.analysis.model import Model
+from accord.analysis.validate import leave_one_out
 from accord.core import Algorithm, Exactness, Status
 from accord.data import Clients
 from accord.engines import Run, Stop, run
@@ -51,9 +54,11 @@ __all__ = [
     "FederatedLogisticRegression",
     "FederatedPoissonRegressor",
     "FederatedRidge",
+    "Fit",
     "GradientDescent",
     "InexactFedSplit",
     "LinearDecay",
+    "Model",
     "Newton",
     "Run",
     "Scaffnew",
@@ -61,7 +66,9 @@ __all__ = [
     "Stop",
     "compare",
     "data",
+    "fit",
     "graph",
+    "leave_one_out",
     "oracles",
     "problems",
     "report",

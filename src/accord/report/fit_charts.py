@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accord.report.page import base_layout, rounded, thinned
-from accord.report.style import COLOURS, cut
+from accord.report.style import COLOURS, cut, short
 
 TERMS = 60
 """The most terms in the picture of the coefficients."""
@@ -107,17 +107,17 @@ def outcome(fit, label: str) -> str:
     """What a coefficient changes, in words."""
     name = cut(fit.model.schema.target.name, _NAME)
     if fit.model.kind == "logistic":
-        return f"log-odds of {name} = {cut(str(fit.model.classes[1]), _NAME)}"
+        return f"the log-odds of {name} = {cut(str(fit.model.classes[1]), _NAME)}"
     if fit.model.kind == "softmax":
-        return f"{'log-odds' if ' against ' in label else 'score'} of {cut(label, 2 * _NAME)}"
-    return f"log of the expected {name}" if fit.model.kind == "poisson" else name
+        return f"the {'log-odds' if ' against ' in label else 'score'} of {cut(label, 2 * _NAME)}"
+    return f"the log of the expected {name}" if fit.model.kind == "poisson" else name
 
 
 def units(fit, shown: Effects) -> dict[str, tuple[str, np.ndarray]]:
     """By the words of a choice: the words on the axis, and the factor for every term."""
     return {
-        "a standard deviation of the column": ("per standard deviation", shown.deviations),
-        "a unit of the table": ("per unit", np.ones(len(shown.terms))),
+        "one standard deviation": ("per standard deviation", shown.deviations),
+        "one unit": ("per unit", np.ones(len(shown.terms))),
     }
 
 
@@ -148,7 +148,7 @@ def sizes(rows) -> np.ndarray:
 
 def _effects_words(fit, shown: Effects) -> str:
     words = "Each point is a coefficient times the standard deviation of its column over all rows, so that "
-    words += "columns with different units can be compared; the table's own units can be chosen. "
+    words += "columns with different units can be compared; the effect of one unit can be chosen. "
     if shown.errors is not None:
         words += "Bars are 95 % intervals. "
     elif fit.log_likelihood is None:
@@ -179,8 +179,11 @@ def _clients_words(fit, sites: Sites) -> str:
 def convergence_words(fit) -> str:
     """What the curve says."""
     rounds, norms = history(fit)
-    told = f"The norm of the objective's gradient after each round: {norms[0]:.1e} at the start, "
-    told += f"{fit.solution.run.history['gradient_norm'][-1]:.1e} after "
+    last = fit.solution.run.history["gradient_norm"][-1]
+    told = (
+        f"The norm of the objective's gradient after each round: {short(norms[0])} at the start, "
+    )
+    told += f"{short(last)} after "
     if len(rounds) == 2 and rounds[-1] == 1:
         return told + "the one round that was needed."
     return told + f"{int(rounds[-1])} rounds."
@@ -202,7 +205,7 @@ def _effects_chart(fit, shown: Effects) -> dict:
             }
             if shown.errors is not None:
                 data["error_x.array"] = [rounded(error * factor)]
-            title = f"change of the {escape(outcome(fit, label), quote=False)} {words}"
+            title = f"change of {escape(outcome(fit, label), quote=False)}<br>{words}"
             views.append(
                 {"data": data, "layout": {"xaxis.title.text": title, "xaxis.autorange": True}}
             )
@@ -222,8 +225,8 @@ def _effects_chart(fit, shown: Effects) -> dict:
     if len(shown.labels) > 1:
         choices.insert(0, {"words": "class", "options": shown.labels})
     layout = base_layout(
-        height=24 * len(at) + 90,
-        margin={"l": 8, "r": 12, "t": 8, "b": 56},
+        height=24 * len(at) + 106,
+        margin={"l": 8, "r": 12, "t": 8, "b": 72},
         xaxis={"title": {"text": first["layout"]["xaxis.title.text"]}, "zeroline": False},
         yaxis=_named(shown.terms) | {"range": [len(at) - 0.4, -0.6]},
         shapes=[_line(x0=0, x1=0, y0=0, y1=1, yref="paper")],
@@ -269,12 +272,12 @@ def _lines(sites: Sites, words: str) -> tuple[list[dict], dict]:
         })  # fmt: skip
         traces.append(base | {
             "x": rounded(own), "name": "own model",
-            "marker": {"color": OWN, "size": sizes(sites.rows).tolist(), "symbol": "diamond"},
+            "marker": {"color": OWN, "size": sizes(sites.rows).tolist(), "symbol": "diamond", "opacity": 1},
             "hovertemplate": "%{text}: own model %{x:.4g}<extra></extra>",
         })  # fmt: skip
     traces.append(base | {
         "x": rounded(joint), "name": "joint model",
-        "marker": {"color": JOINT, "size": sizes(sites.rows).tolist(), "symbol": "circle"},
+        "marker": {"color": JOINT, "size": sizes(sites.rows).tolist(), "symbol": "circle", "opacity": 1},
         "hovertemplate": "%{text}: joint model %{x:.4g}<extra></extra>",
     })  # fmt: skip
     every = joint if sites.own is None else np.concatenate([joint, sites.own[words]])

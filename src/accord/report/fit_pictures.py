@@ -42,7 +42,7 @@ def _coefficients(fit):
         half = None if shown.errors is None else shown.errors[k] * shown.deviations
         shift = 0.6 * ((k + 0.5) / len(labels) - 0.5)
         axes.errorbar(
-            x, at + shift, xerr=half, fmt="o", color=COLOURS[k], markersize=5 if k == 0 else 3.5,
+            x, at + shift, xerr=half, fmt="o", color=COLOURS[k], markersize=5 if len(labels) == 1 else 3.5,
             linewidth=1.2, label=_plain(label),
         )  # fmt: skip
     axes.set_yticks(at, [_plain(name) for name in shown.terms], fontsize=8)
@@ -51,7 +51,7 @@ def _coefficients(fit):
     if len(shown.labels) > 1:
         what = what.split(" of ")[0]
         figure.legend(loc="outside right upper", fontsize=8, frameon=False)
-    axes.set_xlabel(_escaped(f"change of the {what} per standard deviation of the column"))
+    axes.set_xlabel(_escaped(f"change of {what} per standard deviation of the column"))
     if len(labels) < len(shown.labels):
         axes.set_title(f"{len(labels)} of {len(shown.labels)} classes", loc="left", fontsize=10)
     return figure

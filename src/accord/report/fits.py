@@ -36,23 +36,31 @@ _OTHERWISE = (
     "each round what the method sends: vectors of the model's shape, made of its rows' gradients"
 )
 
+_PROOF = (
+    "This is not a comparison of runs: gradient and curvature of the objective at the model leave its "
+    "minimiser no other place, rounding included."
+)
+
 
 def show(fit, console=None) -> None:
     """Prints a fit, in as many parts as the width of the terminal asks for."""
     from rich.console import Console
 
     console = console or Console()
-    _say(console, _subtitle(fit), "bold")
+    _say(console, _headline(fit), "bold")
     _say(console, str(fit.status), "" if fit.status.name == "converged" else "yellow")
     console.print()
     chosen = _largest(fit, PRINTED_COEFFICIENTS)
-    _stack(console, *coefficient_blocks(fit, chosen, max(12, console.width // 4)))
+    _stack(console, *coefficient_blocks(fit, chosen, max(12, console.width // 4), told=False))
     if len(chosen) < len(fit.coefficients):
         _say(
             console,
             f"The {len(chosen)} largest effects of {len(fit.coefficients)} coefficients; all are in the "
             "report.",
         )
+    against = _against(fit)
+    if against:
+        _say(console, f"Coefficients are log-odds of a class{against}.")
     _say(console, certified(fit))
     _say(console, measures(fit))
     console.print()
@@ -110,8 +118,7 @@ def pictures(fit, folder) -> list[Path]:
 
 def render(fit, title: str | None = None) -> str:
     """The page of a fit."""
-    drawn = charts(fit)
-    target = fit.model.schema.target.name
+    drawn, headline = charts(fit), _headline(fit)
     coefficients, clients = fit.coefficients[:LISTED], _largest_clients(fit.sites, LISTED)
     parts = {
         "certificate": html_escape(certified(fit) + " " + _PROOF * (_bound(fit) is not None)),
@@ -128,18 +135,12 @@ def render(fit, title: str | None = None) -> str:
         "papers": html_papers([fit.solution.run.algorithm]),
     }
     return page(
-        title or f"{fit.model.kind.capitalize()} model of {target}, {len(fit.sites):,} clients",
-        _subtitle(fit),
+        title or headline[:1].upper() + headline[1:],
+        "One model for the rows of all clients, which stay where they are.",
         facts(fit),
         filled("fit.html", parts),
         {"charts": drawn.charts},
     )
-
-
-_PROOF = (
-    "This is not a comparison of runs: gradient and curvature of the objective at the model leave its "
-    "minimiser no other place, rounding included."
-)
 
 
 def _left(listed: int, total: int, what: str) -> str:
@@ -148,7 +149,7 @@ def _left(listed: int, total: int, what: str) -> str:
     return f'<p class="note">{listed:,} of {total:,} {what}; the result in JSON has all.</p>'
 
 
-def _subtitle(fit) -> str:
+def _headline(fit) -> str:
     """Model, target, clients and rows in one line."""
     penalties = [
         f"{name} {value:g}" for name in ("l1", "l2") if (value := fit.model.provenance.get(name))
@@ -190,11 +191,8 @@ def facts(fit) -> list[tuple[str, str]]:
         ("sent up, all clients", size(up)),
         ("sent down, all clients", size(down)),
         ("gradient norm", scientific(fit.certificate.gradient_norm)),
-        ("certified to", DASHED if bound is None else at_most(bound)),
+        ("certified to", "no bound" if bound is None else at_most(bound)),
     ]
-
-
-DASHED = "no bound"
 
 
 def _bound(fit) -> float | None:
@@ -243,6 +241,14 @@ def method(fit) -> str:
     return f"Method: {spelled(algorithm).removesuffix('()')}, {reason}."
 
 
+def _against(fit) -> str:
+    """What every class is held against, as the labels of the coefficients say it, or ""."""
+    if fit.model.kind != "softmax":
+        return ""
+    words = f" against {fit.model.classes[0]}"
+    return words if all(c.label.endswith(words) for c in fit.coefficients) else ""
+
+
 def _largest(fit, count: int) -> list:
     """The coefficients with the largest effects of a standard deviation, in the order of the fit."""
     scales = {t.name: t.deviation for t in fit.model.schema.terms}
@@ -256,12 +262,16 @@ def _largest_clients(sites, count: int) -> list:
     return list(sites) if len(sites) <= count else sorted(sites, key=lambda s: -s.rows)[:count]
 
 
-def coefficient_blocks(fit, chosen, width: int = 10_000) -> tuple[Block, list[Block]]:
-    """(key, blocks) of the table of coefficients, names cut to ``width``."""
+def coefficient_blocks(
+    fit, chosen, width: int = 10_000, told: bool = True
+) -> tuple[Block, list[Block]]:
+    """(key, blocks) of the table of coefficients, names cut to ``width``; ``told``: with the class that
+    others are held against."""
     heads, keys = ["term"], [[cut(c.term, width) for c in chosen]]
     if any(c.label for c in chosen):
         heads.append("class")
-        keys.append([cut(c.label, width) for c in chosen])
+        labels = [c.label if told else c.label.removesuffix(_against(fit)) for c in chosen]
+        keys.append([cut(label, width) for label in labels])
     estimates = [measured(c.estimate, c.standard_error) for c in chosen]
     blocks = [Block(["estimate"], [estimates])]
     if any(c.standard_error is not None for c in chosen):

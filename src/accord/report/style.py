@@ -61,7 +61,7 @@ def measured(value: float | None, error: float | None = None) -> str:
         return DASH
     if not error or not math.isfinite(error):
         return f"{value:#.4g}".rstrip(".") if value else "0"
-    if not 1e-4 <= error < 1e6 or abs(value) >= 1e9:
+    if not 1e-5 <= error < 1e6 or abs(value) >= 1e9:
         digits = math.floor(math.log10(max(abs(value), error))) - math.floor(math.log10(error)) + 1
         return f"{value:.{max(digits, 0)}e}"
     return f"{value:.{max(0, 1 - math.floor(math.log10(error)))}f}"
@@ -91,7 +91,7 @@ def size(count: float) -> str:
         count /= 1000
         if count < 999.5 or unit == "TB":
             break
-    return f"{count:.{max(0, 2 - math.floor(math.log10(count)))}f} {unit}"
+    return f"{count:.{2 - math.floor(math.log10(max(1, min(count, 100))))}f} {unit}"
 
 
 def cut(name: str, width: int) -> str:
