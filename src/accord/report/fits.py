@@ -27,15 +27,6 @@ REVEALS = {
 }
 """What a client says of itself in each part of a fit but the fitting."""
 
-_MESSAGES = {
-    "Newton": "each round the value, the gradient and the Hessian at the model: of a client with few rows, "
-    "much of its columns",
-    "GradientDescent": "each round the gradient at the model",
-}
-_OTHERWISE = (
-    "each round what the method sends: vectors of the model's shape, made of its rows' gradients"
-)
-
 _PROOF = (
     "This is not a comparison of runs: gradient and curvature of the objective at the model leave its "
     "minimiser no other place, rounding included."
@@ -322,8 +313,7 @@ def exchange_blocks(fit, told: bool = False) -> tuple[Block, list[Block]]:
         ),
     ]
     if told:
-        name = type(fit.solution.run.algorithm).__name__
-        says = REVEALS | {"fit": _MESSAGES.get(name, _OTHERWISE)}
+        says = REVEALS | {"fit": f"each round {fit.solution.run.algorithm.reveals}"}
         blocks.append(
             Block(["what a client tells"], [[says.get(e.part, "") for e in parts]], False)
         )
