@@ -288,6 +288,13 @@ def test_dependent_columns_are_named():
     assert fit(table, "target", "site", l2=1e-3).status.name == "converged"
 
 
+def test_an_estimator_with_its_defaults_is_scikit_learns():
+    X, y = datasets.load_diabetes(return_X_y=True)
+    found = accord.FederatedLasso().fit(X, y, groups=np.arange(len(y)) % 5)
+    pooled_fit = linear_model.Lasso(tol=1e-12).fit(X, y)
+    np.testing.assert_allclose(found.coef_, pooled_fit.coef_, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("some", [False, True])
 def test_separable_classes_are_named(some):
     table = diabetes().with_columns((pl.col("target") > 140).alias("worse"))
@@ -296,6 +303,14 @@ def test_separable_classes_are_named(some):
     with pytest.raises(ValueError, match="no finite fit exists: 'oracle' can tell"):
         fit(table, "worse", "site")
     assert fit(table, "worse", "site", l2=1e-2).status.name == "converged"
+
+
+def test_a_hospital_whose_women_are_all_ill_has_no_finite_fit():
+    # The curvature towards infinity is lost to rounding before the gradient is: the fit seems to end.
+    table = fetched("heart").filter(pl.col("dataset") == "Switzerland")
+    features = ["age", "sex", "cp", "trestbps", "thalch", "exang", "oldpeak"]
+    with pytest.raises(ValueError, match="no finite fit exists: .*'sex'"):
+        fit(table, "disease", "dataset", features=features, missing="mean")
 
 
 def test_local_models_are_those_of_each_client_alone():

@@ -83,7 +83,7 @@ def _parameters(problem) -> int:
 
 
 def solve(
-    problem, algorithm=None, tolerance: float = 1e-8, max_rounds: int = MOST_ROUNDS, seed: int = 0,
+    problem, algorithm=None, tolerance: float = 1e-8, max_rounds: int | None = None, seed: int = 0,
     progress=None,
 ) -> Solution:  # fmt: skip
     """The minimiser x* of a problem by ``algorithm`` (default ``default_algorithm``), certified.
@@ -96,12 +96,13 @@ def solve(
     told by that step, which stays long while the gradient vanishes.
 
     The run goes to a gradient norm, the certificate is taken, and where it asks for more the same run
-    goes on to a norm that is smaller by their ratio; it ends after ``max_rounds`` communication rounds,
-    or where rounding lets the norm fall no further. Same problem and seed, same rounds.
+    goes on to a norm that is smaller by their ratio; it ends after ``max_rounds`` communication rounds
+    (None: 100,000), or where rounding lets the norm fall no further. Same problem and seed, same rounds.
     """
     if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, such as 1e-8")
     algorithm = default_algorithm(problem).algorithm if algorithm is None else algorithm
+    max_rounds = MOST_ROUNDS if max_rounds is None else max_rounds
     _, gradient, apart = problem.without_regulariser().survey(problem.initial())
     scale = float(tree.norm(gradient)) + float(apart) or 1.0
     norm, done, block, best = tolerance * scale, None, _FIRST_BLOCK, math.inf
@@ -147,8 +148,19 @@ def _newton_step(problem, x) -> float | None:
     if problem.regulariser is not None or not offered or _parameters(problem) > DENSE_LIMIT:
         return None
     H = np.asarray(problem.hessian(x), float)
-    step, _ = least_norm(0.5 * (H + H.T), np.ravel(problem.gradient(x)).astype(float))
+    step, unique = least_norm(0.5 * (H + H.T), np.ravel(problem.gradient(x)).astype(float))
+    if not unique and getattr(getattr(problem, "loss", None), "flattens", False):
+        # A direction that was curved at the start and is flat to rounding here leads to infinity.
+        if _rank(H) < _rank(np.asarray(problem.hessian(problem.initial()), float)):
+            return math.inf
     return float(np.linalg.norm(step))
+
+
+def _rank(H: np.ndarray) -> int:
+    """The rank of a Hessian to rounding, whatever the scales of the columns."""
+    units = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
+    values = np.linalg.eigvalsh(H / np.outer(units, units))
+    return int((values > 64 * len(H) * np.finfo(float).eps * values[-1]).sum())
 
 
 def _converged(done: Run, words: str, error: float) -> Status:
