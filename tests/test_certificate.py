@@ -2,14 +2,10 @@
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import accord
-from accord.objectives import HuberLoss, LogisticLoss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from accord.theory import certificate
 
 SIZES = (40, 25, 30)
@@ -78,7 +74,7 @@ class Truth(NamedTuple):
         return x, np.linalg.norm(slope[active].astype(float))
 
     def nearest(self, best, x):
-        """Of all minimisers the nearest to x: classes' coefficients may move together where nothing holds them."""
+        """Of all minimisers the nearest to x: where nothing holds them, classes move together."""
         free = (self.l1 + self.l2 == 0) & (self.family == "softmax")
         return best + np.where(free, (x - best).mean(1, keepdims=True), 0)
 

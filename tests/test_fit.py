@@ -309,7 +309,7 @@ def test_a_hospital_whose_women_are_all_ill_has_no_finite_fit():
     # The curvature towards infinity is lost to rounding before the gradient is: the fit seems to end.
     table = fetched("heart").filter(pl.col("dataset") == "Switzerland")
     features = ["age", "sex", "cp", "trestbps", "thalch", "exang", "oldpeak"]
-    with pytest.raises(ValueError, match="no finite fit exists: .*'sex'"):
+    with pytest.raises(ValueError, match=r"no finite fit exists: .*'sex'"):
         fit(table, "disease", "dataset", features=features, missing="mean")
 
 

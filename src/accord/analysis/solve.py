@@ -149,10 +149,10 @@ def _newton_step(problem, x) -> float | None:
         return None
     H = np.asarray(problem.hessian(x), float)
     step, unique = least_norm(0.5 * (H + H.T), np.ravel(problem.gradient(x)).astype(float))
-    if not unique and getattr(getattr(problem, "loss", None), "flattens", False):
-        # A direction that was curved at the start and is flat to rounding here leads to infinity.
-        if _rank(H) < _rank(np.asarray(problem.hessian(problem.initial()), float)):
-            return math.inf
+    flattens = getattr(getattr(problem, "loss", None), "flattens", False)
+    # A direction that was curved at the start and is flat to rounding here leads to infinity.
+    if not unique and flattens and _rank(H) < _rank(problem.hessian(problem.initial())):
+        return math.inf
     return float(np.linalg.norm(step))
 
 
