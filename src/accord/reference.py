@@ -255,7 +255,7 @@ def _check_curved(flat: _Flat, x, first, norm, kept=slice(None)) -> bool:
     step, unique = solve(H, flat.evaluate(x)[1][kept])
     escapes = np.linalg.norm(step) > _FAR[flat.problem.dtype] * np.linalg.norm(x) + 1e-9
     if getattr(getattr(flat.problem, "loss", None), "flattens", False):
-        escapes |= _rank(H) < _rank(first)
+        escapes |= rank(H) < rank(first)
     if escapes:
         raise ValueError(_NO_MINIMISER.format(norm=norm))
     return unique
@@ -274,7 +274,8 @@ def _check_stays(flat: _Flat, x, norm) -> bool:
     return False
 
 
-def _rank(H) -> int:
+def rank(H) -> int:
+    """The rank of a Hessian to rounding, whatever the scales of the columns."""
     units = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     values = np.linalg.eigvalsh(H / np.outer(units, units))
     return int((values > values[-1] * 64 * len(H) * np.finfo(float).eps).sum())

@@ -10,6 +10,7 @@ from accord import tree
 from accord.algorithms import AGPDMM, GradientDescent, Newton
 from accord.core import Status, status
 from accord.engines import Run, Stop, run
+from accord.reference import rank
 from accord.reference import solve as least_norm
 from accord.theory import Certificate, certificate
 from accord.theory.certificate import DENSE_LIMIT
@@ -151,16 +152,9 @@ def _newton_step(problem, x) -> float | None:
     step, unique = least_norm(0.5 * (H + H.T), np.ravel(problem.gradient(x)).astype(float))
     flattens = getattr(getattr(problem, "loss", None), "flattens", False)
     # A direction that was curved at the start and is flat to rounding here leads to infinity.
-    if not unique and flattens and _rank(H) < _rank(problem.hessian(problem.initial())):
+    if not unique and flattens and rank(H) < rank(problem.hessian(problem.initial())):
         return math.inf
     return float(np.linalg.norm(step))
-
-
-def _rank(H: np.ndarray) -> int:
-    """The rank of a Hessian to rounding, whatever the scales of the columns."""
-    units = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
-    values = np.linalg.eigvalsh(H / np.outer(units, units))
-    return int((values > 64 * len(H) * np.finfo(float).eps * values[-1]).sum())
 
 
 def _converged(done: Run, words: str, error: float) -> Status:
