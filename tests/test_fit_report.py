@@ -190,7 +190,7 @@ def test_the_page_is_whole_and_loads_nothing(found, tmp_path):
         assert chart in page.ids
     for heading in ("Coefficients", "Clients", "Convergence", "What was sent", "Notes", "Papers"):
         assert heading in page.words
-    assert f"each round {found.solution.run.algorithm.reveals}" in page.words
+    assert f"each round: {found.solution.run.algorithm.reveals}" in page.words
     assert certified(found) in page.text and f"accord {accord.__version__}" in page.text
     assert accord.sources.SOURCES[found.solution.run.algorithm.source].title in page.text
     for c in found.coefficients:

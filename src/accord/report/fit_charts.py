@@ -205,11 +205,14 @@ def _effects_chart(fit, shown: Effects) -> dict:
             }
             if shown.errors is not None:
                 data["error_x.array"] = [rounded(error * factor)]
-            title = f"change of {escape(outcome(fit, label), quote=False)}<br>{words}"
+            what = outcome(fit, label).replace(" against ", "\nagainst ")
+            title = f"change of {what}\n{words}"
+            title = escape(title, quote=False).replace("\n", "<br>")
             views.append(
                 {"data": data, "layout": {"xaxis.title.text": title, "xaxis.autorange": True}}
             )
     first = views[0]
+    lines = first["layout"]["xaxis.title.text"].count("<br>") + 1
     trace: dict[str, Any] = {
         "type": "scatter", "mode": "markers", "y": at, "x": first["data"]["x"][0],
         "text": [escape(cut(t, 80), quote=False) for t in shown.terms],
@@ -225,8 +228,8 @@ def _effects_chart(fit, shown: Effects) -> dict:
     if len(shown.labels) > 1:
         choices.insert(0, {"words": "class", "options": shown.labels})
     layout = base_layout(
-        height=24 * len(at) + 106,
-        margin={"l": 8, "r": 12, "t": 8, "b": 72},
+        height=24 * len(at) + 74 + 16 * lines,
+        margin={"l": 8, "r": 12, "t": 8, "b": 40 + 16 * lines},
         xaxis={"title": {"text": first["layout"]["xaxis.title.text"]}, "zeroline": False},
         yaxis=_named(shown.terms) | {"range": [len(at) - 0.4, -0.6]},
         shapes=[_line(x0=0, x1=0, y0=0, y1=1, yref="paper")],

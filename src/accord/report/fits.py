@@ -313,7 +313,7 @@ def exchange_blocks(fit, told: bool = False) -> tuple[Block, list[Block]]:
         ),
     ]
     if told:
-        says = REVEALS | {"fit": f"each round {fit.solution.run.algorithm.reveals}"}
+        says = REVEALS | {"fit": f"each round: {fit.solution.run.algorithm.reveals}"}
         blocks.append(
             Block(["what a client tells"], [[says.get(e.part, "") for e in parts]], False)
         )
