@@ -23,6 +23,7 @@ from accord.algorithms import (
     Newton,
     Scaffnew,
 )
+from accord.analysis.describe import describe
 from accord.analysis.fit import Fit, fit
 from accord.analysis.model import Model
 from accord.analysis.validate import leave_one_out
@@ -66,6 +67,7 @@ __all__ = [
     "Stop",
     "compare",
     "data",
+    "describe",
     "fit",
     "graph",
     "leave_one_out",
