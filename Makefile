@@ -41,6 +41,7 @@ bench: $(VENV)/developer
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/network.py memory
+	$(BIN)/python benchmarks/fit.py
 
 # Flips signs and drops factors in algorithms, oracles, graph methods and messages; the tests must notice every one.
 mutants: $(VENV)/developer

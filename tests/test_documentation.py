@@ -19,7 +19,7 @@ def blocks(text, language):
 def test_the_readme_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples = blocks(README, "python")
-    assert len(examples) == 4
+    assert len(examples) == 5
     space = {}
     for example in examples:
         exec(compile(example, "README.md", "exec"), space)
@@ -28,6 +28,8 @@ def test_the_readme_runs(capsys, tmp_path, monkeypatch):
     assert printed.startswith("converged: after ")
     assert "the certified distance is at most 1e-08." in printed
     assert space["run"].certificate.distance <= 1e-8
+    assert float(re.search(r"apart by (\S+) after 1 round", printed)[1]) < 1e-9
+    assert float(re.search(r"certified to (\S+)", printed)[1]) < 1e-6
     assert float(re.search(r"All coefficients are within (\S+) of", printed)[1]) < 1e-6
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "model.json",

@@ -211,7 +211,8 @@ def test_groups_and_repeated_rows_do_not_change_the_answer(name):
 
 
 def test_one_row_clients_and_tables():
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     X, y = load_diabetes(return_X_y=True, as_frame=True)
     X, y = X.iloc[:60, :4], y.iloc[:60]
     model = accord.FederatedRidge(1e-3)

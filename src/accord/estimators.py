@@ -94,14 +94,19 @@ class _Federated(BaseEstimator):
         )
 
     def _fit(self, make_problem, X, y, groups, sample_weight):
-        """Solves for coefficients (d,) or (d, C) and intercepts, of rows that are validated."""
+        """Solves for coefficients (d,) or (d, C) and intercepts, of rows that are validated.
+
+        ``groups``: the number of every row's client, and the clients' names.
+        """
         l1, l2 = self._penalties()
-        rows, names = _clients(groups, len(y))
+        owner, names = groups
         w = np.ones(len(y)) if sample_weight is None else sample_weight
         intercept = bool(self.fit_intercept)
-        units = _units(X, w, intercept, own=l1 == l2 == 0)
+        units, Z = _units(X, w, intercept, own=l1 == l2 == 0)
         units, y, factor = self._target_units(units, y, w, intercept)
-        arrays = [_packed((X[i] - units.centre) / units.scale, y[i], w[i]) for i in rows]
+        order, counts = np.argsort(owner, kind="stable"), np.bincount(owner, minlength=len(names))
+        rows = np.split(order, np.cumsum(counts)[:-1])
+        arrays = [_packed(Z[i], y[i], w[i]) for i in rows]
         s = units.scale[0]
         problem = make_problem(
             Clients.from_arrays(arrays, names),
@@ -137,25 +142,28 @@ class _Federated(BaseEstimator):
         return np.asarray(X, float) @ self.coef_.T + self.intercept_
 
 
-def _clients(groups, rows: int):
-    """(row indices of every client, names)."""
+def _labelled(groups, rows: int):
+    """(the number of every row's client, the clients' names)."""
     if groups is None:
-        return [np.arange(rows)], ["all"]
+        return np.zeros(rows, int), ["all"]
     groups = np.asarray(groups)
     if groups.shape != (rows,):
         raise ValueError(
             f"groups: shape {groups.shape}; accepted is one label a row, ({rows},), naming its client"
         )
-    if any(label is None or label != label for label in groups.tolist()):
-        raise ValueError(
-            "groups: a label is missing; accepted is one label a row, naming its client"
-        )
+    if groups.dtype.kind not in "iubUS":
+        missing = groups != groups
+        if groups.dtype.kind == "O":
+            missing = [label is None or label != label for label in groups]
+        if np.any(missing):
+            raise ValueError(
+                "groups: a label is missing; accepted is one label a row, naming its client"
+            )
     try:
-        labels, inverse = np.unique(groups, return_inverse=True)
+        labels, owner = np.unique(groups, return_inverse=True)
     except TypeError:
         raise ValueError("groups: labels of mixed types; give strings, or integers") from None
-    order = np.argsort(inverse, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(inverse))[:-1]), [str(n) for n in labels]
+    return owner, [str(n) for n in labels]
 
 
 def _packed(X, y, w):
@@ -164,6 +172,8 @@ def _packed(X, y, w):
     Folds of a cross-validation then meet programs that are compiled already.
     """
     n = len(y)
+    if not n:
+        return X, y, w
     doubling = (n - 1).bit_length()
     step = 2**doubling if n <= 256 else 2 ** (doubling - 6)
     more = -n % step
@@ -176,20 +186,23 @@ def _packed(X, y, w):
     )
 
 
-def _units(X, w, intercept: bool, own: bool) -> _Units:
-    """Centre and scale of the columns: each its ``own`` scale, or one for all."""
+def _units(X, w, intercept: bool, own: bool):
+    """(centre and scale of the columns, each its ``own`` scale or one for all, the columns in them)."""
     total, d = w.sum(), X.shape[1]
-    centre = np.zeros(d)
+    centre, Z = np.zeros(d), X
     if intercept:
         centre = w @ X / total
-        centre = centre + w @ (X - centre) / total
-    squares = w @ (X - centre) ** 2 / total
+        rest = w @ (X - centre) / total
+        centre = centre + rest
+        Z = X - centre
+    squares = np.einsum("r,rk,rk->k", w, Z, Z) / total
     # A constant column, up to the rounding of its mean, keeps its unit.
     rounding = (64 * np.finfo(float).eps * abs(centre)) ** 2
     squares = np.where(squares > rounding, squares, 0.0)
     if not own:
         squares = np.full(d, squares.mean())
-    return _Units(centre, _power_of_two(np.sqrt(squares)))
+    units = _Units(centre, _power_of_two(np.sqrt(squares)))
+    return units, Z / units.scale
 
 
 def _power_of_two(size):
@@ -213,7 +226,7 @@ def _counting(w, *arrays):
     if w is None or (w > 0).all():
         return (w, *arrays)
     kept = w > 0
-    return (w[kept], *(None if a is None else np.asarray(a)[kept] for a in arrays))
+    return (w[kept], *(a[kept] for a in arrays))
 
 
 class _Regression(RegressorMixin, _Federated):
@@ -230,10 +243,9 @@ class _Regression(RegressorMixin, _Federated):
         """
         X, y = validate_data(self, X, y, dtype="numeric", y_numeric=True)
         w = _weights(sample_weight, X)
-        if groups is not None:
-            _clients(groups, len(y))
-        w, X, y, groups = _counting(w, np.asarray(X, float), np.asarray(y, float), groups)
-        self.coef_, intercept = self._fit(self._problem, X, y, groups, w)
+        owner, names = _labelled(groups, len(y))
+        w, X, y, owner = _counting(w, np.asarray(X, float), np.asarray(y, float), owner)
+        self.coef_, intercept = self._fit(self._problem, X, y, (owner, names), w)
         self.intercept_ = float(intercept)
         return self
 
@@ -402,9 +414,8 @@ class FederatedLogisticRegression(ClassifierMixin, _Federated):
         X, y = validate_data(self, X, y, dtype="numeric")
         check_classification_targets(y)
         w = _weights(sample_weight, X)
-        if groups is not None:
-            _clients(groups, len(y))
-        w, X, y, groups = _counting(w, np.asarray(X, float), y, groups)
+        owner, names = _labelled(groups, len(y))
+        w, X, y, owner = _counting(w, np.asarray(X, float), y, owner)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -414,7 +425,7 @@ class FederatedLogisticRegression(ClassifierMixin, _Federated):
         make = problems.logistic
         if len(classes) > 2:
             make = partial(problems.softmax, classes=len(classes))
-        coefficients, intercept = self._fit(make, X, codes.astype(float), groups, w)
+        coefficients, intercept = self._fit(make, X, codes.astype(float), (owner, names), w)
         self.coef_ = np.atleast_2d(coefficients.T)
         self.intercept_ = np.broadcast_to(intercept, len(self.coef_)).copy()
         return self

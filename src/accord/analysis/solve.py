@@ -53,7 +53,8 @@ def default_algorithm(problem) -> Choice:
     Newton's method needs about ten rounds, on badly scaled columns too, where first-order methods need
     hundreds or many thousands. Its message has P^2 numbers for P parameters and says more about a
     client's rows than a gradient does; beyond 700 parameters, or where the clients' Hessians together do
-    not fit into memory, it is a first-order primal-dual method with P numbers up and down.
+    not fit into memory, it is AGPDMM with P numbers up and down. (PDMM took a third fewer rounds for logistic
+    and softmax regressions on real data, as many for least squares, and at worst four times the gradients.)
     """
     P, m = _parameters(problem), len(problem)
     size = np.dtype(problem.dtype).itemsize
