@@ -59,6 +59,7 @@ EQUIVALENT = {
     "graph/coupling.py left factor dropped: 64 * d * np.finfo(float).eps": NOISE,
     "graph/coupling.py left factor dropped: 64 * d": NOISE,
     "graph/coupling.py right factor dropped: 64 * d": NOISE,
+    "graph/families.py sign flipped: i + 1": "a ring turned the other way is the same ring",
     "graph/network.py sign flipped: self._order + size // 2": (
         "half the (even) number of directed edges, back or forth, is the same modulo their number"
     ),

@@ -44,8 +44,17 @@ def test_families_against_networkx(name):
         Network.small_world(30, 4, 0.2, seed=1),
         Network.ring(4),
         Network.complete(4),
+        Network.grid(3, 4),  # bipartite, with different degrees
     ],
-    ids=["erdos_renyi", "random_geometric", "barabasi_albert", "small_world", "ring", "complete"],
+    ids=[
+        "erdos_renyi",
+        "random_geometric",
+        "barabasi_albert",
+        "small_world",
+        "ring",
+        "complete",
+        "grid",
+    ],
 )
 def test_numbers_of_a_network(network):
     values = np.linalg.eigvalsh(laplacian(network))
@@ -78,6 +87,17 @@ def test_large_networks_have_the_same_numbers():
     assert random.diameter == networkx.diameter(networkx.Graph(list(random.edges)))
 
 
+def test_families_have_their_places():
+    """Circles with node 0 on top, turning right; rectangles row under row, as a page is read."""
+    for network, ring in ((Network.ring(4), slice(0, 4)), (Network.star(5), slice(1, 5))):
+        expected = [[0, 1], [1, 0], [0, -1], [-1, 0]]
+        np.testing.assert_allclose(network.positions[ring], expected, atol=1e-15)
+    expected = [[0, 0], [1, 0], [2, 0], [0, -1], [1, -1], [2, -1]]
+    np.testing.assert_array_equal(Network.grid(2, 3).positions, expected)
+    np.testing.assert_array_equal(Network.torus(3, 3).positions[:6], expected)
+    np.testing.assert_array_equal(Network.path(3).positions, [[0, 0], [1, 0], [2, 0]])
+
+
 def test_names_and_positions():
     network = Network([("b", "a"), ("b", "c")], nodes=["a", "b", "c"], positions=np.eye(3)[:, :2])
     assert network.edges.tolist() == [[0, 1], [1, 2]]
@@ -105,6 +125,11 @@ def test_sites_in_the_plane():
     distances = np.linalg.norm(clusters[:, None] - clusters[None], axis=-1)
     shortest = [distances[:8, 8:16].min(), distances[8:16, 16:].min()]
     np.testing.assert_allclose([distances[i, j] for i, j in bridges], shortest)
+
+
+def test_sites_have_no_more_neighbours_than_there_are_others():
+    network = Network.from_positions([[0, 0], [1, 0], [0, 2]], neighbours=9)
+    assert network.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
 
 
 def test_random_families_repeat_by_seed():
@@ -166,7 +191,10 @@ def matrix(*shape):
 
 CONSTRAINTS = {
     "no such edge": ({(0, 2): (matrix(1, 2), matrix(1, 2))}, "the network has no such edge"),
-    "no such node": ({(0, 9): (matrix(1, 2), matrix(1, 2))}, "the network has no such node"),
+    "no such node": (
+        {(0, 9): (matrix(1, 2), matrix(1, 2))},
+        "the network has no such node; it has 0 to 3",
+    ),
     "rows": ({(0, 1): (matrix(1, 2), matrix(2, 2))}, "B_ij has 1 rows and B_ji 2"),
     "one side": ({(0, 1): matrix(1, 2)}, r"expected \(B_ij, B_ji\)"),
     "twice": (

@@ -55,7 +55,7 @@ def grid(rows, columns):
 def torus(rows, columns):
     """A rectangle whose opposite borders touch; below 3 a border would touch twice."""
     number, places = _rectangle(rows, columns, 3)
-    next_ones = [np.roll(number, -1, axis).ravel() for axis in (0, 1)]
+    next_ones = [np.roll(number, 1, axis).ravel() for axis in (0, 1)]
     return (
         np.concatenate([np.stack([number.ravel(), k], 1) for k in next_ones]),
         number.size,
