@@ -71,6 +71,21 @@ class Logistic:
         )
 
 
+class Poisson(Logistic):
+    """f(x) = (1/n) sum_r [exp(a_r x) - y_r a_r x] + (l2/2) ||x||^2, counts y_r >= 0."""
+
+    def value(self, x):
+        eta = self.A @ x
+        return np.mean(np.exp(eta) - self.y * eta) + 0.5 * self.l2 * x @ x
+
+    def grad(self, x, rows=None):
+        return self.A.T @ (np.exp(self.A @ x) - self.y) / len(self.y) + self.l2 * x
+
+    def hessian(self, x):
+        bent = self.A.T * np.exp(self.A @ x)
+        return bent @ self.A / len(self.y) + self.l2 * np.eye(len(x))
+
+
 def heterogeneous(kind, seed=11):
     """Clients that differ in size, in their columns' scales and in their own optima."""
     rng = np.random.default_rng(seed)
@@ -145,6 +160,24 @@ def gradient_descent(clients, w, x, rounds, step_size, heard=None):
         for i in active_clients(heard, r, len(clients)):
             latest[i] = clients[i].grad(x)
         x = x - step_size * mean(w, latest)
+        xs.append(x)
+    return np.array(xs)
+
+
+def newton_rounds(clients, w, x, rounds):
+    """x <- x - H^-1 g; where F has not fallen by Armijo's rule the next round tries half the step."""
+    base, step, length, lowest, slope, xs = x, 0 * x, 1.0, np.inf, 0.0, []
+    for _ in range(rounds):
+        value = mean(w, [f.value(x) for f in clients])
+        noise = 64 * np.finfo(float).eps * abs(value)
+        if value <= lowest + 1e-4 * length * slope + noise:
+            gradient = mean(w, [f.grad(x) for f in clients])
+            hessian = mean(w, [f.hessian(x) for f in clients])
+            base, step, length, lowest = x, -np.linalg.solve(hessian, gradient), 1.0, value
+            slope = gradient @ step
+        else:
+            length = length / 2
+        x = base + length * step
         xs.append(x)
     return np.array(xs)
 
