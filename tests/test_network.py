@@ -127,6 +127,13 @@ def test_sites_in_the_plane():
     np.testing.assert_allclose([distances[i, j] for i, j in bridges], shortest)
 
 
+def test_points_are_joined_up_to_the_default_radius():
+    network = Network.random_geometric(60, seed=2)
+    apart = np.linalg.norm(network.positions[:, None] - network.positions[None], axis=-1)
+    expected = (apart <= np.sqrt(2 * np.log(60) / 60)) & ~np.eye(60, dtype=bool)
+    np.testing.assert_array_equal(network.adjacency().toarray(), expected)
+
+
 def test_sites_have_no_more_neighbours_than_there_are_others():
     network = Network.from_positions([[0, 0], [1, 0], [0, 2]], neighbours=9)
     assert network.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
