@@ -94,7 +94,7 @@ if __name__ == "__main__":
     print(
         f"which lecturer it is says {told:.1%} of what is left of the variance, {chance:.1%} by chance"
     )
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # kB on Linux
     print(f"{time.perf_counter() - began:.0f} s, at most {memory:.0f} MB of memory")
     if len(sys.argv) > 1:
         picture(runs, runs["Newton"].x, sys.argv[1])
