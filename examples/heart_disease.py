@@ -15,10 +15,6 @@ import polars as pl
 from sklearn.linear_model import LogisticRegression
 
 import accord
-from accord.analysis.describe import describe
-from accord.analysis.fit import fit
-from accord.analysis.model import Model
-from accord.analysis.validate import leave_one_out
 from accord.report.style import look
 
 FEATURES = ["age", "sex", "cp", "trestbps", "chol", "thalch", "exang", "oldpeak"]
@@ -41,12 +37,12 @@ table = recorded.with_columns(pl.col("chol").replace(0, None))
 
 def look_at_cholesterol():
     """What the hospitals say of the column before and after, and what the joint model makes of it."""
-    for name, summary in describe(recorded, client="dataset", **HOW).summaries.items():
+    for name, summary in accord.describe(recorded, client="dataset", **HOW).summaries.items():
         column = summary.columns["chol"]
         told = f"{column.low:3.0f} to {column.high:3.0f}, mean {column.mean:3.0f}"
         print(f"{name:13}: cholesterol {told}; {column.missing} of {summary.rows} missing")
     for words, rows in (("0 as recorded", recorded), ("0 as missing", table)):
-        found = fit(rows, "disease", "dataset", **HOW, compare_local=False)
+        found = accord.fit(rows, "disease", "dataset", **HOW, compare_local=False)
         chol = next(c for c in found.coefficients if c.term == "chol")
         print(
             f"{words}: {50 * chol.estimate:+.2f} log odds for 50 mg/dl more, z = {chol.statistic:+.1f}"
@@ -71,7 +67,7 @@ def alone():
     models = {}
     for name, rows in table.partition_by("dataset", as_dict=True).items():
         try:
-            models[name[0]] = fit(rows, "disease", "dataset", **HOW, compare_local=False)
+            models[name[0]] = accord.fit(rows, "disease", "dataset", **HOW, compare_local=False)
         except ValueError as error:
             models[name[0]] = str(error)
     return models
@@ -83,12 +79,12 @@ def validated():
     Both with l2 = 0.01, without which Switzerland alone has no model; its own is fitted to four fifths of
     its rows and tried on the fifth, five times.
     """
-    others = leave_one_out(table, "disease", "dataset", **HOW, l2=0.01)
+    others = accord.leave_one_out(table, "disease", "dataset", **HOW, l2=0.01)
     scores = {}
     for held_out in others.clients:
         rows = table.filter(pl.col("dataset") == held_out.client).with_row_index("row")
         folds = rows.with_columns(pl.col("row") % 5)
-        own = leave_one_out(folds, "disease", "row", **HOW, l2=0.01)
+        own = accord.leave_one_out(folds, "disease", "row", **HOW, l2=0.01)
         scores[held_out.client] = held_out.score, own.score
         print(f"{held_out.client:13}: AUC {held_out.score:.3f} without a row of its own, ", end="")
         print(f"{own.score:.3f} from its own rows alone ({held_out.rows} patients)")
@@ -147,7 +143,7 @@ if __name__ == "__main__":
     scores = validated()
     with tempfile.TemporaryDirectory() as folder:
         joint.model.save(f"{folder}/model.json")
-        told = Model.load(f"{folder}/model.json").predict(table)
+        told = accord.Model.load(f"{folder}/model.json").predict(table)
     same = (told["probability of 1"] - joint.model.predict(table)["probability of 1"]).abs().max()
     print(
         f"from the model file: {told['probability of 1'][0]:.3f} for the first patient, {same} apart"

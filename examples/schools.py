@@ -13,8 +13,6 @@ import numpy as np
 from sklearn.linear_model import Lasso
 
 import accord
-from accord.analysis.describe import describe
-from accord.analysis.fit import fit
 from accord.report.style import look
 
 FEATURES = ["minrty", "sx", "cses", "meanses", "sector"]
@@ -28,7 +26,7 @@ y, school = table["mAch"].to_numpy(), table["school"].to_numpy()
 
 def regress():
     """The joint fit against NumPy's of all rows, and what a school alone would know."""
-    found = fit(table, "mAch", "school", features=FEATURES, compare_local=False)
+    found = accord.fit(table, "mAch", "school", features=FEATURES, compare_local=False)
     pooled = np.linalg.lstsq(np.column_stack([rows, np.ones(len(y))]), y, rcond=None)[0]
     for c in found.coefficients:
         print(f"{c.term:12} {c.estimate:6.2f}  95 % {c.low:6.2f} to {c.high:6.2f}")
@@ -50,7 +48,7 @@ def clients(X):
 
 def differ():
     """How much the schools disagree with the joint fit, against what chance would do."""
-    description = describe(table, "mAch", "school", features=FEATURES)
+    description = accord.describe(table, "mAch", "school", features=FEATURES)
     found, names = description.differences, list(description.summaries)
     hardest = ", ".join(f"{names[k]} ({found.towards[k]})" for k in np.argsort(-found.pulls)[:3])
     print(
