@@ -2,7 +2,9 @@
 
 Rows are simulated at the size of nycflights13: 327,346 flights of 16 airlines (29 to 57,782 rows), linear and
 logistic regression with 7 and 20 columns, float64. Warm: programs are compiled, as in a grid search; cold:
-the first fit of a process. Wanted: warm at most 5x. Then the fixed cost of a fit: 100 x 5 rows, 4 clients.
+the first fit of a process. Wanted: warm at most 5x. BLAS has one thread on both sides, for two that
+wait for each other on a shared machine measure their neighbours. Then the fixed cost of a fit: 100 x 5
+rows, 4 clients.
 """
 
 import time
@@ -10,6 +12,7 @@ import time
 import numpy as np
 from _timing import in_turn
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from threadpoolctl import threadpool_limits
 
 import accord
 
@@ -90,4 +93,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1, user_api="blas"):
+        main()

@@ -65,25 +65,39 @@ class LinearProblem(Problem):
         return sum(p.l2 for p in self.penalties) * penalised
 
     @functools.cached_property
+    def _grams(self):
+        """(A_i' W_i A_i, A_i' W_i y_i) of every client, stacked; A_i with the intercept's column."""
+        m, d = len(self), self._width
+        H, b = np.zeros((m, d, d)), np.zeros((m, d))
+        for i, X, y, w in self._client_rows():
+            weighted = w[:, None] * X
+            H[i], b[i] = weighted.T @ X, weighted.T @ y
+        return H, b
+
+    @functools.cached_property
     def _pooled(self):
         """(Hessian of F, minimiser by the normal equations) of a least-squares problem."""
-        H, b = np.diag(self._ridge()), np.zeros(self._width)
-        for i, X, y, w in self._client_rows():
-            weighted = self.weights[i] * w[:, None] * X
-            H, b = H + weighted.T @ X, b + weighted.T @ y
+        if self._has_moments:
+            H, b = (np.tensordot(self.weights, part, 1) for part in self._grams)
+        else:
+            H, b = np.zeros((self._width, self._width)), np.zeros(self._width)
+            for i, X, y, w in self._client_rows():
+                weighted = self.weights[i] * w[:, None] * X
+                H, b = H + weighted.T @ X, b + weighted.T @ y
+        H = H + np.diag(self._ridge())
         return H, solve(H, b)[0]
 
     @functools.cached_property
     def _moments(self) -> Quadratic:
         """Every client's quadratic, expanded around the pooled solution."""
         m, d = len(self), self._width
-        H, b, c = np.zeros((m, d, d)), np.zeros((m, d)), np.zeros(m)
+        b, c = np.zeros((m, d)), np.zeros(m)
         ridge, centre = self._ridge(), self._pooled[1]
         for i, X, y, w in self._client_rows():
             residual = y - X @ centre
-            H[i] = (w[:, None] * X).T @ X + np.diag(ridge)
             b[i] = X.T @ (w * residual) - ridge * centre
             c[i] = 0.5 * (w * residual) @ residual + 0.5 * (ridge * centre) @ centre
+        H = self._grams[0] + np.diag(ridge)
         return Quadratic(H, b, c, np.broadcast_to(centre, (m, d)))
 
     def quadratics(self):
