@@ -262,7 +262,7 @@ def _check_curved(flat: _Flat, x, first, norm, kept=slice(None)) -> bool:
 
 
 def _check_stays(flat: _Flat, x, norm) -> bool:
-    """The same without a Hessian: x stays where the regulariser holds it, or a Newton step is short.
+    """The same without a Hessian: x stays where a penalty holds it, or a Newton step is short.
 
     Whether F is flat in some direction is not known then, and x is not called unique.
     """

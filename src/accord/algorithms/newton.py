@@ -64,6 +64,7 @@ class Newton(Algorithm):
     absent = None
     proximal = True
     reveals = "value, gradient and Hessian: of a client with few rows, much of its columns"
+    safeguarded = True
     source = "green1984iteratively"
     exact_when = "every client in every round; convex F"
 

@@ -97,6 +97,9 @@ class Algorithm:
     delayed: ClassVar[bool] = False
     """True where absent clients count with old gradients, so that the step must shrink with absence."""
 
+    safeguarded: ClassVar[bool] = False
+    """True where the method itself takes back a step that makes F grow: no single round is divergence."""
+
     oracle_memory: ClassVar[bool] = False
     """True where the client keeps an oracle's memory, and starts each call where the last one ended."""
 

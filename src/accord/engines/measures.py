@@ -16,14 +16,15 @@ class Yardstick(NamedTuple):
     """What a run is measured against.
 
     ``gradient_norm`` and ``gap``: stop at or below both (-1: never); ``explosion`` and ``summit``: a
-    gradient norm, or an objective, above it means divergence; ``optimum`` and ``least``: x* and F(x*), or
-    None.
+    gradient norm, or an objective, above it means divergence; ``finite``: a value that is
+    not finite ends the run; ``optimum`` and ``least``: x* and F(x*), or None.
     """
 
     gradient_norm: Any = -1.0
     gap: Any = -1.0
     explosion: Any = jnp.inf
     summit: Any = jnp.inf
+    finite: Any = True
     optimum: Any = None
     least: Any = None
 
@@ -69,5 +70,6 @@ def judge(row: dict[str, Any], yardstick: Yardstick):
     reached = (norm <= yardstick.gradient_norm) & (row.get("gap", -1.0) <= yardstick.gap)
     away = (norm > yardstick.explosion) | (row["objective"] > yardstick.summit)
     code = jnp.where(away, DIVERGED, RUNNING)
-    code = jnp.where(jnp.isfinite(row["objective"] + norm), code, NOT_FINITE)
+    lost = ~jnp.isfinite(row["objective"] + norm) & yardstick.finite
+    code = jnp.where(lost, NOT_FINITE, code)
     return jnp.where(reached, CONVERGED, code)

@@ -184,10 +184,13 @@ def _yardstick(job, stop, reference) -> Yardstick:
     explosion = _EXPLOSION * spread
     first = float(surveys[0][0])
     summit = first + _EXPLOSION * (abs(first) + spread)
+    scale = Yardstick(norm, gap, explosion, summit)
+    if job.algorithm.safeguarded and np.isfinite(first + spread):
+        scale = Yardstick(norm, gap, finite=False)
     if reference is None:
-        return Yardstick(norm, gap, explosion, summit)
+        return scale
     optimum = reference.x if reference.unique else None
-    return Yardstick(norm, gap, explosion, summit, optimum, reference.objective)
+    return scale._replace(optimum=optimum, least=reference.objective)
 
 
 def _start(job, yardstick) -> dict[str, float]:
@@ -220,7 +223,7 @@ def _status(code, columns, start, job, stop, done, x) -> Status:
     norm, value = columns["gradient_norm"][-1], columns["objective"][-1]
     if code == CONVERGED:
         return Status(status.CONVERGED, f"after {done} rounds {stop.sentence()}.")
-    if code in (DIVERGED, NOT_FINITE):
+    if code in (DIVERGED, NOT_FINITE) or not np.isfinite(value + norm):
         name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
         what = (
             f"F grew to {value:.1e} and its gradient norm to {norm:.1e}"
@@ -246,6 +249,8 @@ def _cause(job, overflow: bool = False) -> str:
     """The likely cause of divergence, in words."""
     c = constants(job.problem)
     algorithm = job.algorithm
+    if algorithm.safeguarded and not overflow:
+        return "the step tried last was too long, and would be halved next: give it more rounds."
     holder = algorithm if hasattr(algorithm, "step_size") else getattr(algorithm, "oracle", None)
     step = getattr(holder, "step_size", None)
     if step is not None and step > algorithm.step_bound / c.smoothness * (1 + 1e-9):

@@ -58,7 +58,7 @@ def quadratics(
 def least_squares(arrays: Sequence[Any], l2: float = 0.0, dtype="float64") -> Problem:
     """f_i(x_i) = (1/(2 n_i)) ||A_i x_i - y_i||^2 + (l2/2) ||x_i||^2 for ``[(A_1, y_1), ...]``.
 
-    The nodes' numbers of columns may differ. A node without rows has the regulariser alone.
+    The nodes' numbers of columns may differ. A node without rows has the penalties alone.
     """
     l2 = non_negative("l2", l2)
     hessians, linears, constants = [], [], []

@@ -194,7 +194,7 @@ class Problem:
 
     @property
     def strongly_convex(self) -> bool:
-        """Whether the regulariser alone makes every f_i strongly convex."""
+        """Whether the penalties alone make every f_i strongly convex."""
         return False
 
     @functools.cached_property
@@ -206,7 +206,7 @@ class Problem:
 
         L-BFGS, then Newton's method to ||grad F|| <= 1e-12 (relative to the clients' gradients there);
         least squares by its normal equations; with l1, Newton's method on the entries that are not zero.
-        Raises ``ValueError`` where no minimiser is found, as for separable classes without a regulariser.
+        Raises ``ValueError`` where no minimiser is found, as for separable classes without l2.
         """
         return self._reference
 

@@ -60,7 +60,7 @@ class LinearProblem(Problem):
         return self._width <= GRAM_LIMIT and len(self) * self._width**2 <= _MOMENTS_LIMIT
 
     def _ridge(self):
-        """The regulariser's diagonal: l2, and 0 for the intercept."""
+        """The penalties' diagonal: l2, and 0 for the intercept."""
         penalised = np.arange(self._width) < self.clients.features[0]
         return sum(p.l2 for p in self.penalties) * penalised
 

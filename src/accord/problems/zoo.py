@@ -1,7 +1,7 @@
 """The problems by name: minimise F(x) = sum_i w_i f_i(x).
 
-f_i is the weighted mean loss over client i's rows plus the whole regulariser, so that F is the pooled
-mean loss plus the regulariser when the weights are the clients' rows. Every function here takes
+f_i is the weighted mean loss over client i's rows plus all penalties, so that F is the pooled
+mean loss plus the penalties when the weights are the clients' rows. Every function here takes
 ``weights="rows"`` (w_i = n_i / N, the pooled fit) or ``"equal"`` (w_i = 1/m over the clients with rows; a
 client without rows weighs nothing), ``l2`` (adds (l2/2) ||x||^2 to every f_i, never on the intercept),
 ``intercept`` (adds a last entry, or row, to x) and ``dtype`` ("float64" or "float32"). Those of a linear
