@@ -19,7 +19,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "accord"
-TARGETS = ("algorithms/*.py", "oracles/*.py", "core/messages.py", "graph/*.py")
+TARGETS = (
+    "algorithms/*.py",
+    "oracles/*.py",
+    "core/messages.py",
+    "theory/certificate.py",
+    "graph/*.py",
+)
 TESTS = (
     "tests/test_oracles.py",
     "tests/test_numpy_reference.py",
@@ -47,6 +53,13 @@ UNTOUCHED = ("graph/drawing.py", "graph/job.py")
 """Files without arithmetic of a method: where marks are drawn, and what is told."""
 
 NOISE = "how far above rounding an eigenvalue must be to count as one is a choice of magnitude"
+
+# Files that tests of their own concern: these are run first.
+OWN = {
+    "algorithms/newton.py": ("tests/test_newton.py",),
+    "oracles/model.py": ("tests/test_newton.py", "tests/test_regulariser.py"),
+    "theory/certificate.py": ("tests/test_certificate.py",),
+}
 
 # Mutants that change nothing that a method promises, each with the reason.
 EQUIVALENT = {
@@ -168,7 +181,7 @@ def concerned(place: str) -> tuple[str, ...]:
     """The tests that concern a file, the nearest first."""
     folder, _, name = place.partition("/")
     if folder != "graph":
-        return TESTS
+        return (*OWN.get(place, ()), *TESTS)
     return tuple(sorted(GRAPH_TESTS, key=lambda t: Path(name).stem not in GRAPH_TESTS[t]))
 
 
@@ -197,7 +210,9 @@ def survives(label: str, source: str, near: bool = False) -> bool:
         named = place.startswith("algorithms") and not stem.startswith("primaldual")
         if named and not _tests(Path(folder), *TESTS, "-k", stem):
             return False
-        return _tests(Path(folder), *(concerned(place)[:1] if near else concerned(place)))
+        tests = concerned(place)
+        nearest = tests[: max(len(OWN.get(place, ())), 1)]
+        return _tests(Path(folder), *(nearest if near else tests))
 
 
 def main() -> int:

@@ -106,9 +106,8 @@ def literal(text: str):
 
 
 def _oracle(name: str):
-    solvers = [
-        n for n in oracles.__all__ if n not in ("Oracle", "Solution", "newton_step", "steps")
-    ]
+    named = {n: getattr(oracles, n) for n in oracles.__all__ if n != "Oracle"}
+    solvers = [n for n, o in named.items() if isinstance(o, type) and issubclass(o, oracles.Oracle)]
     if name not in solvers:
         raise ValueError(closest(name, solvers, "methods: oracle"))
     return getattr(oracles, name)()

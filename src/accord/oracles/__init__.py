@@ -1,4 +1,4 @@
-"""Local solvers of the proximal sub-problem that the primal-dual methods share."""
+"""Local solvers of the proximal sub-problem that the primal-dual methods share; the server's Newton step."""
 
 from accord.oracles.base import Oracle, Solution
 from accord.oracles.exact import Exact
