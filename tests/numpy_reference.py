@@ -169,7 +169,7 @@ def newton_rounds(clients, w, x, rounds):
     base, step, length, lowest, slope, xs = x, 0 * x, 1.0, np.inf, 0.0, []
     for _ in range(rounds):
         value = mean(w, [f.value(x) for f in clients])
-        noise = 64 * np.finfo(float).eps * abs(value)
+        noise = 64 * np.finfo(float).eps * abs(lowest)
         if value <= lowest + 1e-4 * length * slope + noise:
             gradient = mean(w, [f.grad(x) for f in clients])
             hessian = mean(w, [f.hessian(x) for f in clients])

@@ -270,7 +270,7 @@ def test_softmax_poisson_and_huber():
     }
     for name, targets in cases.items():
         pairs = accord.Clients.from_arrays(list(zip(rows, targets, strict=True)))
-        problem = getattr(accord.problems, name)(pairs, l1=0.05, l2=0.01, intercept=True)
+        problem = getattr(accord.problems, name)(pairs, l1=0.1, l2=0.01, intercept=True)
         run = accord.run(accord.Newton(), problem, 30)
         best = problem.reference().x
         assert ((run.x == 0) == (best == 0)).all() and (best == 0).any()

@@ -90,9 +90,8 @@ class Newton(Algorithm):
         x, base, step, length, value, decrease = server
         here = mean.value if regulariser is None else mean.value + regulariser.value(x)
         # A step at the end changes F by less than its rounding.
-        enough = (
-            value + _ARMIJO * length * decrease + _ROUNDING * abs(here) * np.finfo(here.dtype).eps
-        )
+        noise = _ROUNDING * np.finfo(here.dtype).eps * abs(value)
+        enough = value + _ARMIJO * length * decrease + noise
         accepted = here <= enough
         new_step, new_decrease = newton_step(x, mean.gradient, mean.hessian, regulariser)
         base, step = choose(accepted, (x, new_step), (base, step))
