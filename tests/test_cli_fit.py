@@ -165,6 +165,10 @@ def test_missing_values_are_listed_then_handled():
         (("orphans.csv", *COMMON), "hospital"),
         (("codes.csv", *COMMON), "categories"),
         (("one.csv", *COMMON), "at all clients"),
+        (("intercept.csv", *COMMON), "'(intercept)'"),
+        (("patients.csv", *COMMON, "--threshold", "5"), "no use for it"),
+        (("patients.csv", *COMMON, "--output", "empty.csv/fit"), "nothing can be written"),
+        (("patients.csv", *COMMON, "--output", "taken"), "taken/report.html is a folder"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path, arguments, words):
@@ -180,8 +184,11 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, arguments, words):
     codes = pl.Series("code", [f"patient {k}" for k in range(table.height)])
     table.with_columns(codes).write_csv("codes.csv")
     table.with_columns(pl.lit("ill").alias("outcome")).write_csv("one.csv")
+    table.rename({"age": "(intercept)"}).write_csv("intercept.csv")
+    (tmp_path / "taken" / "report.html").mkdir(parents=True)
     assert words in accord("fit", *arguments, code=2)
     assert not (tmp_path / "fit").exists()
+    assert [p.name for p in (tmp_path / "taken").iterdir()] == ["report.html"]
 
 
 @pytest.mark.parametrize("labels", [("yes", "no"), (True, False), (1, 2), (0, 1), ("1", "2")])

@@ -257,6 +257,20 @@ def test_a_model_file_predicts_the_same(tmp_path):
         (lambda c: c["x"].pop(), "damaged"),
         (lambda c: c.pop("schema"), "damaged"),
         (lambda c: c.update(kind="tree"), "damaged"),
+        (lambda c: c.update(kind="huber"), "not those of its schema"),
+        (lambda c: c.update(kind=["linear"]), "not those of its schema"),
+        (lambda c: c.update(intercept=False), "not those of its schema"),
+        (lambda c: c["schema"].update(intercept=False), "not those of its schema"),
+        (lambda c: c.update(threshold="wide"), "threshold"),
+        (lambda c: c["x"].__setitem__(0, float("nan")), "finite"),
+        (lambda c: c["schema"]["terms"][0].update(column="nowhere"), "nowhere"),
+        (lambda c: c["schema"]["terms"][0].update(mean=float("nan")), "term 'age'"),
+        (lambda c: c["schema"]["terms"][0].update(deviation=-1.0), "term 'age'"),
+        (lambda c: c["schema"]["terms"][0].update(kind="category"), "term 'age'"),
+        (lambda c: c["schema"]["features"][0].update(fill="old"), "feature 'age'"),
+        (lambda c: c["schema"].update(target=None), "target with 0 classes"),
+        (lambda c: c["schema"]["target"].update(classes=[0, 1]), "target with 2 classes"),
+        (lambda c: c["schema"].update(standardise="no"), "standardise"),
     ],
 )
 def test_a_wrong_model_file_is_refused(tmp_path, change, words):
@@ -286,6 +300,82 @@ def test_dependent_columns_are_named():
     with pytest.raises(ValueError, match=r"'(bmi|twice)', '(bmi|twice)' are linearly dependent"):
         fit(table, "target", "site")
     assert fit(table, "target", "site", l2=1e-3).status.name == "converged"
+
+
+@pytest.mark.parametrize("mean", [1e-3, 50.0, 1e6])
+def test_counts_of_any_size_equal_the_pooled_ones(mean):
+    """From zero, a Newton step towards a large mean would take exp(eta) out of range."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((200, 2))
+    y = rng.poisson(10 * np.exp(X @ [0.5, -0.3])) * (mean / 10)
+    table = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "site": np.arange(200) % 3})
+    found = fit(table, "y", "site", model="poisson")
+    told = sm.GLM(y, sm.add_constant(X), family=sm.families.Poisson()).fit(tol=1e-14)
+    order = [1, 2, 0]
+    assert found.status.name == "converged"
+    np.testing.assert_allclose(numbers(found, "estimate"), told.params[order], rtol=1e-7)
+    np.testing.assert_allclose(numbers(found, "standard_error"), told.bse[order], rtol=1e-6)
+    assert all(s.local_loss <= s.loss + 1e-9 * abs(s.loss) for s in found.sites)
+    assert accord.leave_one_out(table, "y", "site", model="poisson").score > 0.5
+    described = accord.describe(table, "y", "site", model="poisson").differences
+    assert described.note == ""
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "poisson"])
+def test_nearly_dependent_columns_have_no_standard_errors_that_are_wrong(kind):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    y = {
+        "linear": X[:, 0] + rng.standard_normal(60),
+        "logistic": (X[:, 0] + rng.logistic(size=60) > 0).astype(int),
+        "poisson": rng.poisson(np.exp(0.5 * X[:, 0])),
+    }[kind]
+    table = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "site": np.arange(60) % 3})
+    near = table.with_columns(pl.col("a") + 1e-6 * pl.Series("c", rng.standard_normal(60)))
+    near = table.with_columns(c=near["a"])
+    found = fit(near, "y", "site", model=kind, compare_local=False)
+    assert {c.standard_error for c in found.coefficients} == {None}
+    assert any("'a', 'c'" in note or "'c', 'a'" in note for note in found.notes)
+    apart = table.with_columns(c=table["a"] + 1e3 * (near["c"] - table["a"]))
+    found = fit(apart, "y", "site", model=kind, compare_local=False)
+    A = sm.add_constant(apart.select("a", "b", "c").to_numpy())
+    A = A[:, [1, 2, 3, 0]]
+    law = {"logistic": sm.families.Binomial(), "poisson": sm.families.Poisson()}.get(kind)
+    told = sm.GLM(y, A, family=law).fit(tol=1e-14) if law else sm.OLS(y, A).fit()
+    np.testing.assert_allclose(numbers(found, "standard_error"), told.bse, rtol=1e-6)
+
+
+def test_a_run_that_diverges_gives_no_model():
+    with (
+        pytest.warns(UserWarning, match="above the stable bound"),
+        pytest.raises(ValueError, match="algorithm: GradientDescent diverged"),
+    ):
+        fit(diabetes(), "target", "site", algorithm=accord.GradientDescent(step_size=1e3))
+
+
+def test_a_validation_tells_where_its_fits_fall_short():
+    table = diabetes()
+    short = accord.leave_one_out(table, "target", "site", algorithm=accord.PDMM(), max_rounds=3)
+    assert all("after 3 rounds" in c.note for c in short.clients)
+    assert not any(c.note for c in accord.leave_one_out(table, "target", "site").clients)
+    twice = table.with_columns((2 * pl.col("bmi") + 1).alias("twice"))
+    with pytest.raises(ValueError, match="linearly dependent"):
+        accord.leave_one_out(twice, "target", "site")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"threshold": -1.0}, "threshold: got -1.0"),
+        ({"threshold": 5.0}, "threshold: got 5 with the model 'linear'"),
+        ({"max_rounds": 2.5}, "max_rounds: got 2.5"),
+        ({"intercept": "no"}, "intercept: got 'no'"),
+        ({"standardise": None}, "standardise: got None"),
+    ],
+)
+def test_options_are_refused_by_their_names(options, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        fit(diabetes(), "target", "site", **options)
 
 
 def test_an_estimator_with_its_defaults_is_scikit_learns():

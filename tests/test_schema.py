@@ -660,6 +660,36 @@ BAD = {
         {},
         "target: the column 'y' is numbers at client 'A' and text at client 'B' (as 'two'); correct it",
     ),
+    "a range whose squares vanish": (
+        {"A": {"x": [1e-160, 2e-160], "y": [0, 1]}},
+        {},
+        "features: the column 'x' goes from 1e-160 to 2e-160, a range below 1e-150; multiply it",
+    ),
+    "a target whose squares vanish": (
+        {"A": {"x": [1, 2, 3], "y": [1e-160, 2e-160, 4e-160]}},
+        {},
+        "target: the column 'y' goes from 1e-160 to 4e-160",
+    ),
+    "codes with and without zeros": (
+        {"A": {"k": [1, 2], "y": [0, 1]}, "B": {"k": ["01", "A"], "y": [0, 1]}},
+        {"categorical": ["k"]},
+        "features: the column 'k' holds '01' and '1', one value written in two ways",
+    ),
+    "true and True": (
+        {"A": {"k": [True, False], "y": [0, 1]}, "B": {"k": ["True", "unsure"], "y": [0, 1]}},
+        {},
+        "features: the column 'k' holds 'True' and 'true', one value",
+    ),
+    "classes true and True": (
+        {"A": {"x": [1, 2], "y": [True, False]}, "B": {"x": [1, 2], "y": ["True", "unsure"]}},
+        {},
+        "target: the column 'y' holds 'True' and 'true', one value",
+    ),
+    "the intercept's name": (
+        {"A": {"(intercept)": [1, 2], "y": [0, 1]}},
+        {},
+        "features: a column is called '(intercept)', as the intercept is; rename it",
+    ),
     "target dates": (
         {"A": X2 | {"y": ["2020-01-02"] * 2}},
         {},

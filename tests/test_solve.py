@@ -70,6 +70,17 @@ def test_rounding_ends_a_run_that_no_round_improves():
     assert int(found.run.state.round) < 100
 
 
+def test_a_gradient_where_nothing_is_curved_is_no_convergence():
+    """With a tiny threshold Huber's loss is |r|: no Hessian, and yet a gradient."""
+    rng = np.random.default_rng(0)
+    clients = accord.Clients.from_arrays(
+        [(rng.standard_normal((30, 2)), rng.standard_normal(30)) for _ in range(3)]
+    )
+    found = solve(accord.problems.huber(clients, threshold=1e-12, intercept=True))
+    assert found.certificate.distance is None
+    assert found.status.name == "budget_spent"
+
+
 def test_separable_classes_escape():
     X = np.linspace(-1, 1, 20)[:, None]
     separable = accord.Clients.from_arrays([(X[::2], X[::2, 0] > 0), (X[1::2], X[1::2, 0] > 0)])

@@ -34,7 +34,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from accord import problems
 from accord.analysis import solve
 from accord.data import Clients
-from accord.problems.base import non_negative
+from accord.engines.job import check_whole
+from accord.problems.base import non_negative, positive
 from accord.theory import Certificate
 
 __all__ = [
@@ -93,12 +94,23 @@ class _Federated(BaseEstimator):
             non_negative("l2", getattr(self, "l2", 0.0)),
         )
 
+    def _check_options(self) -> None:
+        """Raises by the names of the estimator's own parameters."""
+        positive("tol", self.tol)
+        if self.max_rounds is not None:
+            check_whole("max_rounds", self.max_rounds, 1, 31)
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise TypeError(
+                f"fit_intercept: got {self.fit_intercept!r}; accepted are True and False"
+            )
+
     def _fit(self, make_problem, X, y, groups, sample_weight):
         """Solves for coefficients (d,) or (d, C) and intercepts, of rows that are validated.
 
         ``groups``: the number of every row's client, and the clients' names.
         """
         l1, l2 = self._penalties()
+        self._check_options()
         owner, names = groups
         w = np.ones(len(y)) if sample_weight is None else sample_weight
         intercept = bool(self.fit_intercept)

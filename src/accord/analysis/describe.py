@@ -8,8 +8,8 @@ import numpy as np
 
 from accord.algorithms import AGPDMM, PDMM, GradientDescent, Newton
 from accord.analysis.diagnosis import check_determined
-from accord.analysis.fit import encoded_clients, make_problem, prepared
-from accord.analysis.schema import agree
+from accord.analysis.fit import check_usable, encoded_clients, make_problem, prepared, start
+from accord.analysis.schema import INTERCEPT, agree
 from accord.analysis.solve import Choice, default_algorithm, solve
 from accord.analysis.summaries import Summary
 from accord.core import Algorithm
@@ -93,19 +93,21 @@ def describe(
 
 def _differences(problem, schema, task, at_l2: Callable) -> Differences:
     l2, note = task.l2, ""
-    solution = solve(problem, None, 1e-6, task.max_rounds)
+    x0 = start(problem, schema)
+    solution = solve(problem, None, 1e-6, task.max_rounds, x0=x0)
+    check_usable(solution)
     try:
         check_determined(problem, schema, solution)
     except ValueError as error:
         l2, note = FAINT, f"Measured at l2 = {FAINT:g}, for without it: {error}"
         problem = at_l2(l2)
-        solution = solve(problem, None, 1e-6, task.max_rounds)
+        solution = solve(problem, None, 1e-6, task.max_rounds, x0=x0)
     x = solution.x
     smooth = problem.without_regulariser()
     gradients = smooth.client_gradients(x)
     apart = (gradients - smooth.gradient(x)).reshape(len(problem), len(x), -1)
     pulls = np.where(problem.weights > 0, np.sqrt((apart**2).sum((1, 2))), 0.0)
-    terms = [*schema.columns, *(["(intercept)"] if schema.intercept else [])]
+    terms = [*schema.columns, *([INTERCEPT] if schema.intercept else [])]
     towards = [terms[k] for k in (apart**2).sum(2).argmax(1)]
     chance = _by_chance(problem, x)
     spread = np.sqrt(problem.weights @ pulls**2 / chance) if chance > 0 else float("nan")

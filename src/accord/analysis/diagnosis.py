@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from accord.analysis.inference import INTERCEPT
+from accord.analysis.inference import involved
+from accord.analysis.schema import INTERCEPT
 from accord.theory import DENSE_LIMIT
 
 _FLAT = 1e-11
-_PART = 0.3
 
 
 def check_determined(problem, schema, solution) -> None:
@@ -24,14 +24,14 @@ def check_determined(problem, schema, solution) -> None:
     values, vectors = np.linalg.eigh(first / np.outer(units, units))
     if values[0] <= _FLAT * values[-1]:
         raise ValueError(
-            f"features: {_involved(vectors[:, 0], shape, terms)} are linearly dependent, so that their "
+            f"features: {involved(vectors[:, 0], shape, terms)} are linearly dependent, so that their "
             "coefficients are not determined: exclude one of them, or give l2 > 0"
         )
     if problem.loss.flattens and solution.escapes:
         columns = len(schema.columns)
         grown = solution.x[:columns].ravel() * units[: solution.x[:columns].size]
         raise ValueError(
-            f"target: no finite fit exists: {_involved(grown, (columns, *shape[1:]), terms)} can tell "
+            f"target: no finite fit exists: {involved(grown, (columns, *shape[1:]), terms)} can tell "
             "some outcomes apart without error, so that coefficients grow for ever: exclude columns, or "
             "give l2 > 0"
         )
@@ -43,9 +43,3 @@ def _gauge(shape) -> np.ndarray:
     if len(shape) == 1:
         return np.zeros((size, size))
     return np.kron(np.eye(shape[0]), np.full((shape[1], shape[1]), 1 / shape[1]))
-
-
-def _involved(direction, shape, terms) -> str:
-    shares = abs(direction.reshape(shape[0], -1)).max(1)
-    named = [terms[k] for k in np.argsort(-shares)[:6] if shares[k] > _PART * shares.max()]
-    return ", ".join(repr(name) for name in named)

@@ -20,7 +20,8 @@ from accord.analysis.solve import MOST_ROUNDS, Choice, Solution, default_algorit
 from accord.analysis.summaries import Request, Summary, summarise
 from accord.data import Clients
 from accord.data.sites import Site, read_sites
-from accord.problems.base import non_negative
+from accord.engines.job import check_whole
+from accord.problems.base import non_negative, positive
 from accord.report.labels import spelled
 
 
@@ -194,7 +195,15 @@ def fit(
     _, kind = schema.explained
     problem = make_problem(schema, encoded_clients(schema, task.sites), l1, l2, threshold)
     choice = default_algorithm(problem) if algorithm is None else Choice(algorithm, "asked for")
-    solution = solve(problem, choice.algorithm, tolerance, max_rounds, progress=progress)
+    solution = solve(
+        problem,
+        choice.algorithm,
+        tolerance,
+        max_rounds,
+        progress=progress,
+        x0=start(problem, schema),
+    )
+    check_usable(solution)
     check_determined(problem, schema, solution)
     fitted = Model(kind, schema, _centred(solution.x, problem), intercept, threshold)
     return _finished(fitted, problem, solution, choice, task, compare_local)
@@ -227,9 +236,10 @@ def prepared(
         missing=missing, intercept=intercept, standardise=standardise, model=model,
     )  # fmt: skip
     summaries = {site.name: summarise(site.frame, request) for site in sites}
+    check_whole("max_rounds", max_rounds, 1, 31)
     return Task(
-        sites, request, summaries, non_negative("l1", l1), non_negative("l2", l2), threshold,
-        algorithm, tolerance, max_rounds,
+        sites, request, summaries, non_negative("l1", l1), non_negative("l2", l2),
+        positive("threshold", threshold), algorithm, tolerance, max_rounds,
     )  # fmt: skip
 
 
@@ -242,12 +252,37 @@ def encoded_clients(schema: Schema, sites: Sequence[Site], unknown: str = "error
 def make_problem(schema: Schema, clients: Clients, l1: float, l2: float, threshold: float):
     """The problem of a schema's model on encoded clients."""
     target, kind = schema.explained
+    if kind != "huber" and threshold != 1:
+        raise ValueError(
+            f"threshold: got {threshold:g} with the model {kind!r}, which has no use for it; leave it out, "
+            "or choose model='huber'"
+        )
     options: dict[str, Any] = {"l1": l1, "l2": l2, "intercept": schema.intercept}
     if kind == "huber":
         options["threshold"] = threshold
     if kind == "softmax":
         options["classes"] = len(target.classes)
     return FAMILIES[kind].problem(clients, **options)
+
+
+def start(problem, schema: Schema):
+    """Where a fit starts: at zeros (None), of counts at the intercept that gives their mean.
+
+    From zero, a Newton step towards a large mean would take exp(eta) beyond the largest number.
+    """
+    target, kind = schema.explained
+    if kind != "poisson" or not schema.intercept:
+        return None
+    x = np.zeros(np.shape(problem.initial()))
+    x[-1] = np.log(target.mean)
+    return x
+
+
+def check_usable(solution: Solution) -> None:
+    """Raises where a run diverged, and its model is of no use."""
+    if not solution.status.ok:
+        method = type(solution.run.algorithm).__name__
+        raise ValueError(f"algorithm: {method} {solution.status}")
 
 
 def _centred(x, problem):

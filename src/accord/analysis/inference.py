@@ -4,12 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from accord.analysis.schema import INTERCEPT
 from accord.theory import DENSE_LIMIT
 
 LEVEL = 0.95
 
+_FAINT = 1e-9
+"""Relative to the largest, an eigenvalue of the scaled information that rounding leaves seven digits of."""
 
-INTERCEPT = "(intercept)"
+_PART = 0.3
 
 
 class Coefficient(NamedTuple):
@@ -51,7 +54,16 @@ def coefficients(model, problem, certificate, totals, exact_law: bool):
             linear = model.kind == "linear"
             dispersion = totals["residual_squares"] / freedom if linear else 1.0
             information = totals["rows"] * problem.hessian(model.x)
-            variance = covariance(information, dispersion).reshape(2 * x.shape)
+            # Along shifts of all classes alike the information of softmax is nothing, exactly.
+            gauge = len(terms) if model.kind == "softmax" else 0
+            variance, faint = covariance(information, dispersion, gauge)
+            if variance is None:
+                notes.append(
+                    f"No standard errors: {involved(faint, x.shape, terms)} are so nearly dependent that "
+                    "rounding would decide them; exclude one, or give l2 > 0."
+                )
+            else:
+                variance = variance.reshape(2 * x.shape)
     T = model.schema.matrix()
     bounds = certificate.coefficients
     if bounds is not None:
@@ -86,17 +98,25 @@ def _contrasts(model, exact_law: bool):
     return [(f"{c} against {first}", units[k] - units[0]) for k, c in enumerate(model.classes) if k]
 
 
-def covariance(information: np.ndarray, dispersion: float) -> np.ndarray:
-    """The covariance of the estimates: dispersion x the inverse of the summed Fisher information.
+def covariance(information: np.ndarray, dispersion: float, gauge: int = 0):
+    """(the covariance of the estimates, None): dispersion x the inverse of the summed Fisher information.
 
-    For softmax, whose information is singular along shifts of all classes alike, the pseudo-inverse: it
-    serves differences between classes.
+    ``gauge`` is the number of directions that are known to have no information, for softmax, where the
+    pseudo-inverse serves differences between classes. Where another has none to rounding: (None, it).
     """
     units = np.sqrt(np.where(np.diag(information) > 0, np.diag(information), 1.0))
     values, vectors = np.linalg.eigh(information / np.outer(units, units))
-    kept = values > values[-1] * len(values) * 1e-13
-    scaled = vectors[:, kept] / units[:, None]
-    return dispersion * (scaled / values[kept]) @ scaled.T
+    if not values[gauge] > _FAINT * values[-1]:
+        return None, vectors[:, gauge]
+    scaled = vectors[:, gauge:] / units[:, None]
+    return dispersion * (scaled / values[gauge:]) @ scaled.T, None
+
+
+def involved(direction, shape, terms) -> str:
+    """The names of the terms that a direction of the coefficients is mostly made of."""
+    shares = abs(direction.reshape(shape[0], -1)).max(1)
+    named = [terms[k] for k in np.argsort(-shares)[:6] if shares[k] > _PART * shares.max()]
+    return ", ".join(repr(name) for name in named)
 
 
 def intervals(estimate, standard_error, statistic: str, freedom: float):

@@ -10,6 +10,7 @@ import numpy as np
 from accord.analysis.families import FAMILIES
 from accord.analysis.schema import Schema
 from accord.files import write_whole
+from accord.problems.base import positive
 
 FORMAT = "accord model"
 VERSION = 1
@@ -93,7 +94,7 @@ class Model:
         """
         try:
             content = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"model: not a model file: {error}") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ValueError('model: not a model file: expected JSON with "format": "accord model"')
@@ -105,16 +106,22 @@ class Model:
         try:
             kind, x = content["kind"], np.array(content["x"], float)
             schema = Schema.from_json(json.dumps(content["schema"]))
-            intercept, threshold = bool(content["intercept"]), float(content["threshold"])
+            intercept = content["intercept"]
+            threshold = positive("threshold", content["threshold"])
             provenance = dict(content["provenance"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"model: the file is damaged: {error!r}") from None
-        rows = len(schema.columns) + intercept
-        wide = (len(schema.target.classes),) if kind == "softmax" and schema.target else ()
-        if kind not in FAMILIES or x.shape != (rows, *wide) or not np.isfinite(x).all():
+        if (kind, intercept) != (schema.model, schema.intercept) or schema.target is None:
             raise ValueError(
-                f"model: the file is damaged: kind {kind!r}, coefficients of shape {x.shape}, expected "
-                f"{(rows, *wide)}"
+                f"model: the file is damaged: kind {kind!r} and intercept {intercept!r} are not those of "
+                f"its schema, {schema.model!r} and {schema.intercept!r}"
+            )
+        rows = len(schema.columns) + intercept
+        wide = (len(schema.target.classes),) if kind == "softmax" else ()
+        if x.shape != (rows, *wide) or not np.isfinite(x).all():
+            raise ValueError(
+                f"model: the file is damaged: coefficients of shape {x.shape}, expected {(rows, *wide)} "
+                "finite numbers"
             )
         return cls(kind, schema, x, intercept, threshold, provenance)
 

@@ -8,13 +8,18 @@ What comes out is what the same preprocessing of the pooled table would give.
 """
 
 import math
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from accord.analysis.summaries import (
+    MODELS,
+    WAYS,
     Column,
     Request,
     Summary,
@@ -32,6 +37,12 @@ __all__ = ["Feature", "Request", "Schema", "Summary", "Target", "Term", "agree",
 
 MISSING = "(missing)"
 """The category that missing="indicator" makes of missing categories."""
+
+INTERCEPT = "(intercept)"
+"""How the intercept is called among the coefficients."""
+
+SMALLEST = 1e-150
+"""A range below it is refused: the squares of its numbers vanish."""
 
 ROUNDING = 4 * np.finfo(float).eps
 """Relative to the mean, a standard deviation that is none."""
@@ -135,12 +146,14 @@ class Schema:
 
         def built(fields):
             target = fields.pop("target")
-            return cls(
+            schema = cls(
                 features=tuple(Feature(**f) for f in fields.pop("features")),
                 terms=tuple(Term(**t) for t in fields.pop("terms")),
                 target=target and Target(**target),
                 **fields,
             )
+            _check_sound(schema)
+            return schema
 
         return from_json(cls, text, built)
 
@@ -254,6 +267,39 @@ class Schema:
         return np.ones(len(gone), bool)
 
 
+def _check_sound(schema: Schema) -> None:
+    """Raises where the parts of a schema that was read do not fit each other."""
+    features = {f.name: f for f in schema.features}
+    for f in schema.features:
+        texts_only = all(isinstance(c, str) for c in (f.name, *f.categories))
+        known = f.fill in f.categories if f.kind == "category" else _finite(f.fill)
+        if f.kind not in ("number", "category") or not (texts_only and known):
+            raise ValueError(f"feature {f.name!r}")
+    for t in schema.terms:
+        f = features[t.column]
+        of = "category" if t.kind == "category" else "number"
+        named = t.category in f.categories if of == "category" else t.category is None
+        sized = all(map(_finite, (t.mean, t.rest, t.deviation))) and t.deviation >= 0
+        if t.kind not in ("number", "category", "missing") or f.kind != of or not (named and sized):
+            raise ValueError(f"term {t.column!r}")
+    told = schema.target
+    wanted = {"logistic": 2, "softmax": 2, None: 0}.get(schema.model, 0)
+    count = 0 if told is None else len(told.classes)
+    if (
+        (told is None) != (schema.model is None)
+        or (told and told.kind != ("classes" if wanted else "number"))
+        or (count != wanted if schema.model != "softmax" else count < wanted)
+        or schema.model not in (None, *MODELS)
+    ):
+        raise ValueError(f"target with {count} classes, model {schema.model!r}")
+    if schema.missing not in WAYS or {type(schema.intercept), type(schema.standardise)} != {bool}:
+        raise ValueError("missing, intercept or standardise")
+
+
+def _finite(value) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
 def _categories(column, feature: Feature, unknown: str):
     """A column of categories without gaps, as a polars column of text."""
     values = texts(column).fill_null(feature.fill)
@@ -365,6 +411,10 @@ def agree(summaries: dict[str, Summary], request: Request) -> Schema:
         rows=rows,
         notes=tuple(notes),
     )
+    if request.intercept and INTERCEPT in schema.columns:
+        raise ValueError(
+            f"features: a column is called {INTERCEPT!r}, as the intercept is; rename it"
+        )
     twice = sorted({c for c in schema.columns if schema.columns.count(c) > 1})
     if twice:
         raise ValueError(f"features: two encoded columns are called {listed(twice)}; rename one")
@@ -435,6 +485,36 @@ def _is_number(text: str) -> bool:
         return False
 
 
+def _check_range(where: str, column: Column) -> None:
+    """Raises where numbers differ by so little that their squared deviations vanish."""
+    low, high = column.low or 0.0, column.high or 0.0
+    if 0 < high - low < SMALLEST:
+        raise ValueError(
+            f"{where} goes from {low:g} to {high:g}, a range below {SMALLEST:g}; multiply it, as by "
+            "another choice of unit"
+        )
+
+
+def _check_spelling(where: str, categories) -> None:
+    """Raises where one number, true or false is written in two ways.
+
+    A client whose codes are all numbers says 1 for 01; another, with letters among them, says 01.
+    """
+    seen: dict[str | Decimal, str] = {}
+    for category in map(str, categories):
+        plain: str | Decimal = category.lower()
+        if plain not in ("true", "false"):
+            if not re.fullmatch(r"[+-]?\d+(\.\d*)?", category):
+                continue
+            plain = Decimal(category)
+        other = seen.setdefault(plain, category)
+        if other != category:
+            raise ValueError(
+                f"{where} holds {other!r} and {category!r}, one value written in two ways; write it alike "
+                "at all clients, with a letter before codes (as c01)"
+            )
+
+
 def _check_complete(summaries: dict[str, Summary]) -> None:
     """Raises where features are missing, and counts them by client and column."""
     found = []
@@ -457,6 +537,7 @@ def _agreed_feature(name: str, column: Column, rows: int, request: Request, note
         return None, terms
     marked = request.missing == "indicator" and column.missing > 0
     if column.kind == "number":
+        _check_range(f"features: the column {name!r}", column)
         feature = Feature(name, "number", column.mean)
         deviation = math.sqrt(column.squares / rows)
         # What differs by rounding alone is constant.
@@ -472,11 +553,12 @@ def _agreed_feature(name: str, column: Column, rows: int, request: Request, note
         why = f" (numbers but for {listed(column.strange)})" if column.strange else ""
         raise ValueError(
             f"features: the column {name!r} has more than {request.max_categories} categories{why}; "
-            "exclude it if it identifies rows, correct it, or raise max_categories"
+            "exclude it if it identifies rows, or correct it"
         )
     counts = dict(column.values)
     largest = max(counts.values())
     gone = counts.pop(MISSING, 0) + (column.missing if marked else 0)
+    _check_spelling(f"features: the column {name!r}", counts)
     categories = _ordered(counts)
     if gone:
         categories, counts[MISSING] = [*categories, MISSING], gone
@@ -533,6 +615,7 @@ def _agreed_target(summaries, request: Request, notes) -> tuple[Target | None, s
             )
         if column.low == column.high:
             raise ValueError(f"{where} is {column.low:g} everywhere; there is nothing to explain")
+        _check_range(where, column)
         if model == "poisson" and column.low is not None and column.low < 0:
             raise ValueError(f"{where} goes down to {column.low:g}; 'poisson' wants numbers >= 0")
         deviation = math.sqrt(column.squares / column.count)
@@ -543,6 +626,7 @@ def _agreed_target(summaries, request: Request, notes) -> tuple[Target | None, s
             f"{'two' if model == 'logistic' else 'fewer'}"
             + (": choose 'linear'" if column.kind == "number" else ": check the column")
         )
+    _check_spelling(where, classes)
     if len(classes) == 1:
         raise ValueError(
             f"{where} is {classes[0]!r} at all clients; at least two classes are needed"

@@ -9,6 +9,7 @@ from jax import tree_util
 from accord import tree
 from accord.algorithms import AGPDMM, GradientDescent, Newton
 from accord.core import Status, status
+from accord.core.checks import is_number
 from accord.engines import Run, Stop, run
 from accord.reference import rank
 from accord.reference import solve as least_norm
@@ -86,9 +87,11 @@ def _parameters(problem) -> int:
 
 def solve(
     problem, algorithm=None, tolerance: float = 1e-8, max_rounds: int | None = None, seed: int = 0,
-    progress=None,
+    progress=None, x0=None,
 ) -> Solution:  # fmt: skip
     """The minimiser x* of a problem by ``algorithm`` (default ``default_algorithm``), certified.
+
+    It starts at ``x0`` (None: zeros).
 
     It is converged where the certificate gives ||x - x*|| <= ``tolerance`` max(1, ||x||). Where there is
     no certificate because F is flat in some direction (more features than rows, collinear columns), or
@@ -101,7 +104,7 @@ def solve(
     goes on to a norm that is smaller by their ratio; it ends after ``max_rounds`` communication rounds
     (None: 100,000), or where rounding lets the norm fall no further. Same problem and seed, same rounds.
     """
-    if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance > 0):
+    if not (is_number(tolerance) and math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: got {tolerance!r}; accepted is a number > 0, such as 1e-8")
     algorithm = default_algorithm(problem).algorithm if algorithm is None else algorithm
     max_rounds = MOST_ROUNDS if max_rounds is None else max_rounds
@@ -111,8 +114,8 @@ def solve(
     while True:
         rounds = min(block, max_rounds)
         done = run(
-            algorithm, problem, rounds, seed, stop=Stop(gradient_norm=norm), reference=False,
-            progress=progress, resume=done,
+            algorithm, problem, rounds, seed, x0=x0, stop=Stop(gradient_norm=norm),
+            reference=False, progress=progress, resume=done,
         )  # fmt: skip
         reached = float(done.history["gradient_norm"][-1])
         if done.status.name == status.BUDGET_SPENT:
@@ -168,7 +171,8 @@ def _ended(problem, done: Run, tolerance: float, scale: float) -> Solution:
     norm, rounds = float(done.history["gradient_norm"][-1]), int(done.state.round)
     error, words = _error(problem, done.x, found, norm, scale)
     size = max(1.0, float(tree.norm(done.x)))
-    if error <= tolerance * size:
+    # A Newton step says nothing of a gradient in directions without curvature.
+    if error <= tolerance * size and (found.distance is not None or norm <= tolerance * scale):
         return Solution(done.x, done, found, _converged(done, words, error))
     escapes = found.distance is None and norm <= tolerance * scale
     if escapes:

@@ -65,6 +65,13 @@ class Request:
                 raise TypeError(f"{name}: got {columns!r}; accepted is a list of column names")
             if columns is not None or name != "features":
                 object.__setattr__(self, name, tuple(str(c) for c in columns or ()))
+        if self.target is not None:
+            object.__setattr__(self, "target", str(self.target))
+        for name in ("intercept", "standardise"):
+            given = getattr(self, name)
+            if not isinstance(given, bool | np.bool_):
+                raise TypeError(f"{name}: got {given!r}; accepted are True and False")
+            object.__setattr__(self, name, bool(given))
         features = self.features or ()
         twice = sorted({f for f in features if features.count(f) > 1})
         if twice:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from accord.analysis.diagnosis import check_determined
 from accord.analysis.families import FAMILIES, metric, pooled, site_statistics
-from accord.analysis.fit import encoded_clients, make_problem, prepared
+from accord.analysis.fit import check_usable, encoded_clients, make_problem, prepared, start
 from accord.analysis.schema import agree
 from accord.analysis.solve import default_algorithm, solve
 
@@ -16,7 +17,7 @@ class HeldOut(NamedTuple):
     """A client whose rows took no part in the fit it is held against.
 
     ``rows``; ``loss`` and ``score`` on them of the model that the other clients agree on; ``note``: why
-    there are none.
+    there are none, or how their fit fell short.
     """
 
     client: str
@@ -72,11 +73,11 @@ def leave_one_out(
         loss = score = float("nan")
         others = {name: s for name, s in summaries.items() if name != site.name}
         try:
-            told = _one(task, request, others, k) if rows else None
+            told, note = _one(task, request, others, k) if rows else (None, note)
         except ValueError as error:
             told, note = None, str(error)
         if told:
-            loss, score, note = told["loss"] / rows, metric(family, told, rows), ""
+            loss, score = told["loss"] / rows, metric(family, told, rows)
             sums.append(told)
         results.append(HeldOut(site.name, rows, loss, score, note))
     if not sums:
@@ -86,8 +87,8 @@ def leave_one_out(
     return Validation(results, family.metric, loss, score)
 
 
-def _one(task, request, others, k: int) -> dict[str, float]:
-    """The statistics of client k under the model of the others."""
+def _one(task, request, others, k: int) -> tuple[dict[str, float], str]:
+    """The statistics of client k under the model of the others, and what that falls short of."""
     schema = agree(others, request)
     clients = encoded_clients(schema, task.sites, unknown="baseline")
     problem = make_problem(schema, clients, task.l1, task.l2, task.threshold)
@@ -95,7 +96,10 @@ def _one(task, request, others, k: int) -> dict[str, float]:
     weights = np.where(np.arange(len(clients)) == k, 0.0, problem.weights)
     problem = problem.reweighted(weights)
     algorithm = task.algorithm or default_algorithm(problem).algorithm
-    solution = solve(problem, algorithm, task.tolerance, task.max_rounds)
+    solution = solve(problem, algorithm, task.tolerance, task.max_rounds, x0=start(problem, schema))
+    check_usable(solution)
+    check_determined(problem, schema, solution)
     X, y = clients[k]
     family = FAMILIES[schema.explained[1]]
-    return site_statistics(family, solution.x, X, y, schema.intercept, task.threshold)
+    told = site_statistics(family, solution.x, X, y, schema.intercept, task.threshold)
+    return told, "" if solution.status.name == "converged" else solution.status.sentence

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import app
-from accord.cli.shared import keep_programs, parse_methods
+from accord.cli.shared import check_places, keep_programs, parse_methods, write_file
+from accord.engines.job import check_whole
 
 Data = Annotated[
     str,
@@ -82,9 +83,11 @@ def fit_command(
 ) -> None:
     """Fit one model to the rows of all clients, equal to the pooled fit, with a certificate."""
     from accord.analysis.fit import fit
-    from accord.files import write_whole
+    from accord.report.fits import render
 
-    folder = _folder(output)
+    files = {"model": "model.json", "result": "fit.json", "report": "report.html"}
+    _check_folder(output, files.values())
+    check_whole("rounds", rounds, 1, 31)
     keep_programs()
     with _Progress() as progress:
         found = fit(
@@ -95,15 +98,15 @@ def fit_command(
             algorithm=_algorithm(method), tolerance=tolerance, max_rounds=rounds,
             compare_local=local, progress=progress,
         )  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
     title = f"{Path(data).name}: {found.model.schema.explained[0].name}"
-    written = {
-        "model": found.model.save(folder / "model.json"),
-        "result": write_whole(folder / "fit.json", found.to_json()),
-        "report": found.report(folder / "report.html", title),
+    # All is made before anything is written.
+    contents = found.model.to_json(), found.to_json(), render(found, title)
+    written: dict[str, Any] = {
+        what: write_file(output / name, content)
+        for (what, name), content in zip(files.items(), contents, strict=True)
     }
     if pictures:
-        written["pictures"] = ", ".join(map(str, found.pictures(folder)))
+        written["pictures"] = ", ".join(map(str, found.pictures(output)))
     found.print()
     for name, path in written.items():
         typer.echo(f"{name:<8} {path}")
@@ -126,22 +129,22 @@ def predict(
 ) -> None:
     """Predict with a model file: one line for each row of the table, in its order."""
     from accord.analysis.model import Model
-    from accord.files import write_whole
 
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"output: got {str(output)!r}; accepted are .csv and .parquet files")
+    check_places(output)
     told = Model.load(model).predict(data, unknown)
     if output is None:
         typer.echo(told.write_csv(), nl=False)
         return
     if output.suffix.lower() == ".csv":
-        write_whole(output, told.write_csv())
+        write_file(output, told.write_csv())
         return
     import io
 
     buffer = io.BytesIO()
     told.write_parquet(buffer)
-    write_whole(output, buffer.getvalue())
+    write_file(output, buffer.getvalue())
 
 
 @app.command(epilog="Example: accord describe patients.csv --client hospital --target outcome")
@@ -192,8 +195,9 @@ def validate(
 ) -> None:
     """Leave one client out: fit the others, for each client in turn, and measure on its rows."""
     from accord.analysis.validate import leave_one_out
-    from accord.files import write_whole
 
+    check_places(csv)
+    check_whole("rounds", rounds, 1, 31)
     keep_programs()
     with _Progress() as progress:
         found = leave_one_out(
@@ -205,7 +209,7 @@ def validate(
             progress=progress.say,
         )  # fmt: skip
     if csv is not None:
-        write_whole(csv, found.dataframe().write_csv())
+        write_file(csv, found.dataframe().write_csv())
     found.print()
 
 
@@ -238,11 +242,11 @@ def _algorithm(method: str | None):
     return chosen[0]
 
 
-def _folder(output: Path) -> Path:
-    """The folder, where it can be written to; it is made when there is something to write."""
+def _check_folder(output: Path, names) -> None:
+    """Raises where files of these names cannot be written to the folder, which need not exist yet."""
     if output.exists() and not output.is_dir():
         raise ValueError(f"output: {output} is a file; give the path of a folder")
-    return output
+    check_places(*(output / name for name in names))
 
 
 class _Progress:

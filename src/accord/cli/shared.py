@@ -14,6 +14,7 @@ import accord
 from accord import oracles
 from accord.core.checks import closest
 from accord.engines.job import check_whole
+from accord.files import write_whole
 
 Rounds = Annotated[int, typer.Option(help="Rounds.")]
 Seed = Annotated[int, typer.Option(help="The seed of all random numbers.")]
@@ -45,13 +46,24 @@ def check_numbers(rounds: int, seed: int, stop: float | None) -> None:
 def places(output: Path, csv: Path | None) -> Path:
     """The report's path, where it and the table can be written; folders are made by ``deliver``."""
     output = output if output.suffix == ".html" else output / "report.html"
-    for path in (output, *([csv] if csv else [])):
+    check_places(output, csv)
+    return output
+
+
+def check_places(*files: Path | None) -> None:
+    """Raises where one of the files could not be written, before any work is done for it."""
+    for path in filter(None, files):
         if path.is_dir():
             raise ValueError(f"{path} is a folder; give the path of a file")
         above = next(p for p in path.absolute().parents if p.exists())
         if not above.is_dir() or not os.access(above, os.W_OK):
             raise ValueError(f"{path}: nothing can be written to {above}; give another path")
-    return output
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Writes a file whole, in a folder that is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_whole(path, content)
 
 
 def deliver(comparison, output: Path, csv: Path | None, title: str, extra=None) -> None:

@@ -79,7 +79,7 @@ def read_sites(
 def _unused(source: str, **arguments) -> None:
     for name, value in arguments.items():
         if value is not None:
-            raise ValueError(f"{name}: got {value!r} with {source}, which has no use for it")
+            raise ValueError(f"{name}: got {str(value)!r} with {source}, which has no use for it")
 
 
 def _from_table(source, client) -> list[Site]:

@@ -256,7 +256,8 @@ def _cause(job, overflow: bool = False) -> str:
     if step is not None and step > algorithm.step_bound / c.smoothness * (1 + 1e-9):
         return f"step_size {step:g} is above 1/L = {1 / c.smoothness:g}: lower it, or give None."
     if c.estimated:
-        return "L is only a local estimate here: lower step_size, or start nearer to the optimum."
+        lower = "lower step_size" if step is not None else "scale the data"
+        return f"L is only a local estimate here: {lower}, or start nearer to the optimum."
     if not job.problem.convex:
         return "the problem is not known to be convex: raise penalty, or lower step_size."
     if overflow:

@@ -229,6 +229,13 @@ def non_negative(name: str, value: float) -> float:
     return float(value)
 
 
+def positive(name: str, value: float) -> float:
+    """A finite number > 0; raises ``ValueError`` naming the argument for anything else."""
+    if not is_number(value) or not np.isfinite(value) or value <= 0:
+        raise ValueError(f"{name}: got {value!r}; accepted is a finite number > 0")
+    return float(value)
+
+
 def _trimmed(objective, rows: int):
     """A single client's objective with the padding after ``rows`` cut off."""
     if not hasattr(objective, "features"):

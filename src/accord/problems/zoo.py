@@ -21,7 +21,7 @@ from accord.objectives import (
     SoftmaxLoss,
     SquaredLoss,
 )
-from accord.problems.base import Problem, finite_numbers, non_negative
+from accord.problems.base import Problem, finite_numbers, non_negative, positive
 from accord.problems.custom import CustomProblem
 from accord.problems.linear import LinearProblem
 from accord.problems.quadratic import AveragingProblem, QuadraticProblem
@@ -101,9 +101,7 @@ def huber(
 
     h(r) = r^2/2 for |r| <= threshold and threshold (|r| - threshold/2) beyond.
     """
-    if not non_negative("threshold", threshold) > 0:
-        raise ValueError(f"threshold: got {threshold}; accepted is a number > 0")
-    loss = HuberLoss(float(threshold))
+    loss = HuberLoss(positive("threshold", threshold))
     return _linear(clients, loss, l2, weights, intercept, dtype, "huber", l1)
 
 
