@@ -7,6 +7,7 @@ import pytest
 
 import accord
 import numpy_reference as ref
+from accord.algorithms.newton import Message, Server
 from accord.objectives import Lasso
 from accord.oracles import newton_step
 
@@ -71,6 +72,7 @@ def test_every_round_is_that_of_numpy(name, far, halved, weights):
     scale = np.maximum(1, abs(expected).max(1, keepdims=True))
     assert abs((run.xs - expected) / scale).max() < 1e-9
     assert run.history["distance"][-1] < 1e-12
+    assert float(run.state.server.length) == 1  # at the end rounding is no reason to halve
     assert (np.diff([run.start["objective"], *run.history["objective"]]) > 1e-9).any() == halved
 
 
@@ -92,6 +94,38 @@ def test_one_round_solves_the_lasso(intercept):
     run = accord.run(accord.Newton(), problem, 1)
     assert abs(run.x - best).max() < 1e-12
     assert ((run.x == 0) == (best == 0)).all()
+
+
+def test_l1_counts_where_steps_are_judged():
+    """From the minimiser without it the first step makes the rows' loss grow, and F fall."""
+    problem = build("least_squares", l1=0.3, intercept=True)
+    start = build("least_squares", intercept=True).reference().x
+    run = accord.run(accord.Newton(), problem, 3, x0=start)
+    assert run.history["distance"][0] < 1e-12 > run.history["distance"][-1]
+    assert float(run.state.server.length) == 1
+
+
+@pytest.mark.parametrize("length", [1.0, 0.25])
+@pytest.mark.usefixtures("double_precision")
+def test_the_rule_of_armijo(length):
+    """F(x) <= F(base) + 1e-4 * length * decrease, to a digit; else half the step from where it began."""
+    base, step, value, decrease = jnp.array([1.0, 2.0]), jnp.array([4.0, -8.0]), 2.0, -30.0
+    x = base + length * step
+    server = Server(x, base, step, *(jnp.asarray(v) for v in (length, value, decrease)))
+    allowed = 2.0 - 30e-4 * length
+    for here, taken in ((allowed - 1e-9, True), (allowed + 1e-9, False)):
+        message = Message(
+            jnp.asarray(here), jnp.array([1.0, -2.0]), jnp.diag(jnp.array([2.0, 4.0]))
+        )
+        after = accord.Newton().server(server, message, 1.0)
+        if taken:
+            assert (after.base == x).all() and after.length == 1 and after.value == here
+            assert after.step == pytest.approx(np.array([-0.5, 0.5]), rel=1e-15)
+            assert after.decrease == pytest.approx(-1.5, rel=1e-15)
+        else:
+            assert (after.base == base).all() and after.length == length / 2
+            assert (after.step == step).all() and after.value == 2 and after.decrease == -30
+        assert (after.x == after.base + after.length * after.step).all()
 
 
 def test_quadratics_and_averages_take_one_round():
@@ -238,6 +272,18 @@ def test_the_model_of_a_step_is_minimised(rank, intercept):
         assert np.asarray(v) == pytest.approx(-np.linalg.pinv(H) @ g, rel=1e-6, abs=1e-8)
         assert decrease == pytest.approx(float(g @ v), rel=1e-12)
     assert zeros > 10
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_columns_that_are_almost_the_same():
+    """Coordinate descent alone would take millions of sweeps."""
+    H = np.array([[1.0, 1 - 1e-7, 0.1], [1 - 1e-7, 1.0, 0.1], [0.1, 0.1, 2.0]])
+    best = np.array([2.0, -3.0, 0.0])
+    g = -H @ best - 0.3 * np.sign(best)  # the solution from x = 0, with the last entry at zero
+    g[2] = 0.1 - H[2] @ best
+    y, _ = stepped(np.zeros(3), g, H, Lasso(0.3))
+    assert np.asarray(y) == pytest.approx(best, abs=1e-7)
+    assert y[2] == 0
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.05])

@@ -75,7 +75,7 @@ class Newton(Algorithm):
     def init_server(self, x):
         still = tree.zeros_like(x)
         zero = tree.dot(x, still)
-        return Server(x, x, still, zero + 1, zero + float("inf"), zero)
+        return Server(x, x, still, zero, zero + float("inf"), zero)
 
     def client(self, state, inbox, objective, key):
         hessian = objective.second_derivative(inbox)
@@ -95,6 +95,6 @@ class Newton(Algorithm):
         accepted = here <= enough
         new_step, new_decrease = newton_step(x, mean.gradient, mean.hessian, regulariser)
         base, step = choose(accepted, (x, new_step), (base, step))
-        length = choose(accepted, 1 + 0 * length, length / 2)
+        length = choose(accepted, length**0, length / 2)
         value, decrease = choose(accepted, (here, new_decrease), (value, decrease))
         return Server(tree.add_scaled(base, length, step), base, step, length, value, decrease)
