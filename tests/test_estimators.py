@@ -363,7 +363,7 @@ WRONG = {
         "groups: labels of mixed types",
     ),
     "l2": (lambda m: m.set_params(l2=-1).fit(X4, Y4), "l2: got -1"),
-    "tol": (lambda m: m.set_params(tol=0).fit(X4, Y4), "tolerance: got 0"),
+    "tol": (lambda m: m.set_params(tol=0).fit(X4, Y4), "tol: got 0"),
     "max_rounds": (lambda m: m.set_params(max_rounds=0).fit(X4, Y4), "rounds: got 0"),
     "weights": (
         lambda m: m.fit(X4, Y4, sample_weight=np.zeros(4)),
