@@ -136,9 +136,15 @@ def test_missing_values_are_listed_then_handled():
     table.with_columns(gone.otherwise(pl.col("dose")).alias("dose")).write_csv("patients.csv")
     told = accord("fit", "patients.csv", *COMMON, code=2)
     assert "client 'east': 'dose'" in told
+    lacking = pl.read_csv("patients.csv")["dose"].null_count()
+    assert lacking > 0
     for way, terms in (("mean", 4), ("drop", 4), ("indicator", 5)):
-        accord("fit", "patients.csv", *COMMON, "--missing", way)
+        told = accord("fit", "patients.csv", *COMMON, "--missing", way)
         assert len(estimates()) == terms
+        assert (f"{lacking} of 'dose' with" in told) == (way != "drop")
+    table = accord("describe", "patients.csv", *COMMON)
+    row = next(line.split() for line in table.splitlines() if line.startswith("east"))
+    assert row[-1] == str(lacking) and "missing" in table
 
 
 @pytest.mark.parametrize(
@@ -240,13 +246,16 @@ def test_describe_and_validate():
 
 def test_predict_refuses_in_one_line(tmp_path):
     patients().write_csv("patients.csv")
-    accord("fit", "patients.csv", *COMMON)
+    assert "held against sex: f" in accord("fit", "patients.csv", *COMMON)
     new = patients(10).with_columns(pl.lit("x").alias("sex"))
     new.write_csv("new.csv")
     assert "'x'" in accord("predict", "fit/model.json", "new.csv", code=2)
     accord("predict", "fit/model.json", "new.csv", "--unknown", "baseline")
     new.drop("age").write_csv("less.csv")
-    assert "'age'" in accord("predict", "fit/model.json", "less.csv", code=2)
+    assert "no column 'age'," in accord("predict", "fit/model.json", "less.csv", code=2)
+    same = accord("predict", "fit", "patients.csv")
+    assert same == accord("predict", "fit/model.json", "patients.csv")
+    assert "there is no file" in accord("predict", ".", "patients.csv", code=2)
     assert "not a model file" in accord("predict", "patients.csv", "new.csv", code=2)
     assert ".csv and .parquet" in accord(
         "predict", "fit/model.json", "patients.csv", "--output", "out.txt", code=2

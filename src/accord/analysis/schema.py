@@ -232,6 +232,12 @@ class Schema:
     def _loaded(self, frame, target: bool):
         """The columns that are needed, those of the target last."""
         names, load = opened(frame, "frame")
+        lacking = [f.name for f in self.features if f.name not in names]
+        if lacking:
+            raise ValueError(
+                f"frame: there is no column {listed(lacking)}, of those that the model was fitted to; the "
+                f"table has {listed(names)}"
+            )
         asked = {"frame": [f.name for f in self.features]}
         if target and self.target:
             asked["target"] = [self.target.name]

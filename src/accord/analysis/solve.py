@@ -71,13 +71,15 @@ def default_algorithm(problem) -> Choice:
             f"{type(algorithm).__name__}: a round moves {P:,} numbers ({P * size:,} bytes) each way a "
             f"client, where Newton's method would send {P**2:,}; it needs hundreds of rounds or more.",
         )
+    rounds = "about ten rounds"
     tells = "each Hessian says more about a client's rows than a gradient does"
     if problem.name == "least_squares":
+        rounds = "one round"
         tells = "each tells the server its client's X'X, where a gradient tells d numbers"
     return Choice(
         Newton(),
         f"Newton: {P:,} parameters, so a client sends {(P * P + P + 1) * size:,} bytes a round and receives "
-        f"{P * size:,}, for about ten rounds where first-order methods need hundreds; {tells}.",
+        f"{P * size:,}, for {rounds} where first-order methods need hundreds; {tells}.",
     )
 
 
@@ -162,7 +164,9 @@ def _newton_step(problem, x) -> float | None:
 
 
 def _converged(done: Run, words: str, error: float) -> Status:
-    return Status(status.CONVERGED, f"after {int(done.state.round)} rounds {words} {error:.1e}.")
+    rounds = int(done.state.round)
+    told = f"after {rounds} round{'s' * (rounds != 1)} {words} {error:.1e}."
+    return Status(status.CONVERGED, told)
 
 
 def _ended(problem, done: Run, tolerance: float, scale: float) -> Solution:

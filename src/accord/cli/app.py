@@ -43,13 +43,16 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True, epilog="Example: accord compare --rounds 100")
+@app.callback(
+    invoke_without_command=True,
+    epilog="Example: accord fit patients.csv --client hospital --target outcome",
+)
 def main(
     context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
-    """Primal-dual federated and distributed optimisation."""
+    """One model from data that many holders keep, equal to the pooled fit; and the methods compared."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

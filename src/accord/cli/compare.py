@@ -20,6 +20,7 @@ from accord.cli.shared import (
     deliver,
     parse_methods,
     places,
+    table_file,
 )
 from accord.core.checks import closest
 
@@ -35,7 +36,7 @@ MODELS = ("softmax", "logistic", "least_squares", "poisson", "huber")
     "\n\naccord compare --data patients.csv --target outcome --client hospital --model logistic"
 )
 def compare(
-    data: Annotated[str, typer.Option(help="digits, or the path of a .csv or .parquet table.")]
+    data: Annotated[str, typer.Option(help="digits, a .csv or .parquet table, or a data set's name.")]
     = "digits",
     target: Annotated[str | None, typer.Option(help="The table's column to predict.")] = None,
     client: Annotated[str | None, typer.Option(help="The table's column of clients.")] = None,
@@ -96,7 +97,9 @@ def _problem(data, target, client, features, model, l2, intercept, test_every):
         if model is None:
             raise ValueError(f"model: say which fits the column {target!r}: {', '.join(MODELS)}")
         chosen = None if features is None else [f.strip() for f in features.split(",")]
-        clients = accord.data.read_table(data, target=target, client=client, features=chosen)
+        clients = accord.data.read_table(
+            table_file(data), target=target, client=client, features=chosen
+        )
         train, test = _held_out(clients, test_every) if test_every else (clients, None)
     make = getattr(accord.problems, model)
     return make(train, l2=l2, intercept=intercept), test

@@ -116,7 +116,9 @@ def fit_command(
     epilog="Example: accord predict fit/model.json new_patients.csv --output predicted.csv"
 )
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model.json that accord fit wrote.")],
+    model: Annotated[
+        Path, typer.Argument(help="A model.json that accord fit wrote, or its folder.")
+    ],
     data: Annotated[
         Path, typer.Argument(help="A .csv or .parquet table with the model's columns.")
     ],
@@ -156,12 +158,12 @@ def describe(
     features: Features = None,
     exclude: Exclude = None,
     categorical: Categorical = None,
-    missing: Missing = "error",
+    missing: Missing = "mean",
     l1: L1 = 0.0,
     l2: L2 = 0.0,
     client_file: ClientFile = None,
 ) -> None:
-    """Describe the clients: sizes, means, classes; with a target how much they differ."""
+    """Describe the clients: sizes, means, what is missing; with a target how much they differ."""
     from accord.analysis.describe import describe as described
 
     keep_programs()

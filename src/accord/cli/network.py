@@ -23,6 +23,7 @@ from accord.cli.shared import (
     literal,
     parse_methods,
     places,
+    table_file,
 )
 from accord.core.checks import closest, is_number
 
@@ -39,6 +40,9 @@ GRAPHS = {
     "small_world": (1, "nodes[:neighbours[:rewiring]]"),
 }
 """Families on the command line: the fewest numbers they want, and their names."""
+
+ROUGH = 1e-4
+"""The share of the error at the start that an answer may keep before more rounds are advised."""
 
 NETWORK_METHODS = "PDMM,PDMM:relaxation=0.5,EXTRA,GradientTracking,DGD"
 
@@ -63,7 +67,8 @@ def network(
     ] = None,
     neighbours: Annotated[int, typer.Option(help="How many nearest ones, with --at.")] = 3,
     data: Annotated[
-        Path | None, typer.Option(help="A .csv or .parquet table; default: random readings.")
+        Path | None,
+        typer.Option(help="A .csv or .parquet table, or a data set's name; default: random ones."),
     ] = None,
     node: Annotated[str | None, typer.Option(help="The table's column of nodes.")] = None,
     value: Annotated[
@@ -114,6 +119,7 @@ def network(
     if methods == NETWORK_METHODS:
         methods = _fitting(activated == "synchronous" and lossy == 0, target is None)
     chosen = parse_methods(methods, KNOWN)
+    data = None if data is None else table_file(data)
     task = _task(data, node, value, target, features, l2, intercept, standardise, at)
     net = _network(graph, edges, neighbours, task, seed)
     if task is None:
@@ -236,12 +242,20 @@ def _draw(net, readings, label: str, folder: Path) -> Path:
 
 
 def _tell(comparison, task) -> None:
-    """The answer, as the nodes hold it on average, and how far a node is from it."""
+    """The answer, as the nodes hold it on average, and how far a node is from it, number by number."""
+    from accord.report.style import short
+
     name, run = _best(comparison)
     told = task.answer(run.x.mean(0))
-    apart = abs(run.x - run.x.mean(0)).max()
+    nodes = [task.answer(x) for x in run.x]
+    apart = [short(max(abs(n[key] - told[key]) for n in nodes)) for key in told]
     line = ", ".join(f"{key} {number:.6g}" for key, number in told.items())
-    typer.echo(f"answer    {line} ({name}; nodes differ by up to {apart:.0e})")
+    typer.echo(f"answer    {line} ({name}; nodes differ from it by up to {', '.join(apart)})")
+    errors = run.history[comparison.measure]
+    if errors[-1] > ROUGH * errors[0]:
+        typer.echo(
+            f"          {errors[-1] / errors[0]:.0e} of the error at the start is left: allow more --rounds"
+        )
 
 
 def _network(graph, edges, neighbours, task, seed):

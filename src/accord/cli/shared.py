@@ -87,6 +87,14 @@ def deliver(comparison, output: Path, csv: Path | None, title: str, extra=None) 
         typer.echo(f"{name:<9} {told}")
 
 
+def table_file(data: str | Path) -> Path:
+    """The path of a table, or of the data set of that name where there is no such file."""
+    from accord.data import CARDS, fetching
+
+    named = str(data) in CARDS and not Path(data).exists()
+    return fetching.path(str(data)) if named else Path(data)
+
+
 def parse_methods(text: str, known: dict = accord.REGISTRY) -> list:
     """Instances from ``"GPDMM,FedPD:skip_probability=0.3"``, of the classes that are known by name."""
     return [_method(entry.strip(), known) for entry in text.split(",")]

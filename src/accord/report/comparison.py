@@ -372,6 +372,8 @@ class Comparison:
             f"{', '.join(power(t) for t in self.targets)}: what was spent until the {words} "
             f"{formula} was that small; - if it never was in {self.rounds} rounds. {self._counted()}"
         ]
+        if any(entry.status == "budget_spent" for entry in self.entries):
+            lines[0] += " budget_spent: all rounds that were allowed were run; it is no failure."
         best = self.optimum_score
         if best is not None:
             kind = kind_of_score(self.problem)

@@ -77,7 +77,7 @@ def _pulls(description, names) -> list[Block]:
 
 
 def _means(description, names) -> list[Block]:
-    """Per client the means of the numeric columns."""
+    """Per client the means of the numeric columns, and how many values a column lacks."""
     numeric = [f.name for f in description.schema.features if f.kind == "number"]
     blocks = []
     for name in numeric[:LISTED_COLUMNS]:
@@ -85,7 +85,17 @@ def _means(description, names) -> list[Block]:
         blocks.append(
             Block([f"mean\n{_cut(name)}"], [[short(c.mean) if c.count else "-" for c in columns]])
         )
+    for name in _lacking(description)[:LISTED_COLUMNS]:
+        counts = [f"{description.summaries[n].columns[name].missing:,}" for n in names]
+        blocks.append(Block([f"missing\n{_cut(name)}"], [counts]))
     return blocks
+
+
+def _lacking(description) -> list[str]:
+    """The columns in which some client lacks a value."""
+    summaries = description.summaries.values()
+    columns = next(iter(summaries)).columns
+    return [name for name in columns if any(s.columns[name].missing for s in summaries)]
 
 
 def _cut(name: str) -> str:
@@ -108,6 +118,13 @@ def _tell(description, console) -> None:
             f"{short(found.spread)} times as hard as if rows were dealt at random. "
             f"L = {short(found.smoothness)}, kappa = {short(found.condition)}."
         )
+        say(
+            "pull: the norm of the client's own gradient at the pooled fit, 0 where its rows alone would "
+            "choose the same model; most at: its largest entry; G: the largest pull. L: the largest "
+            "curvature; kappa: L over the least, and more of it means more rounds."
+        )
+        if description.schema.missing == "mean" and _lacking(description):
+            say("Missing values count as the mean, or the most frequent category, of all clients.")
         if found.note:
             say(found.note)
         console.print()

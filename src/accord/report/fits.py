@@ -33,6 +33,12 @@ _PROOF = (
 )
 
 
+_OWN = (
+    "own: a model of the client's rows alone, measured on these very rows, where it cannot but look good; "
+    "accord validate measures on rows not seen."
+)
+
+
 def show(fit, console=None) -> None:
     """Prints a fit, in as many parts as the width of the terminal asks for."""
     from rich.console import Console
@@ -52,6 +58,8 @@ def show(fit, console=None) -> None:
     against = _against(fit)
     if against:
         _say(console, f"Coefficients are log-odds of a class{against}.")
+    if baselines(fit):
+        _say(console, baselines(fit))
     _say(console, certified(fit))
     _say(console, measures(fit))
     console.print()
@@ -60,6 +68,8 @@ def show(fit, console=None) -> None:
     if len(largest) < len(fit.sites):
         left = len(fit.sites) - len(largest)
         _say(console, f"The {len(largest)} largest clients; {left:,} more are in the report.\n")
+    if any(s.local_loss is not None for s in fit.sites):
+        _say(console, f"{_OWN}\n")
     _stack(console, *exchange_blocks(fit))
     _say(console, method(fit))
     for note in fit.notes:
@@ -114,6 +124,7 @@ def render(fit, title: str | None = None) -> str:
     parts = {
         "certificate": html_escape(certified(fit) + " " + _PROOF * (_bound(fit) is not None)),
         "effects": html_escape(drawn.effects_words),
+        "baselines": html_escape(baselines(fit)),
         "coefficient_table": _html(*coefficient_blocks(fit, coefficients)),
         "coefficients_left": _left(len(coefficients), len(fit.coefficients), "coefficients"),
         "clients_words": html_escape(drawn.clients_words),
@@ -238,6 +249,14 @@ def _against(fit) -> str:
         return ""
     words = f" against {fit.model.classes[0]}"
     return words if all(c.label.endswith(words) for c in fit.coefficients) else ""
+
+
+def baselines(fit) -> str:
+    """The category that the others of its column are held against, or ""."""
+    schema = fit.model.schema
+    named = {t.column for t in schema.terms if t.kind == "category"}
+    firsts = [f"{f.name}: {f.categories[0]}" for f in schema.features if f.name in named]
+    return f"Categories are held against {', '.join(firsts)}." if firsts else ""
 
 
 def _largest(fit, count: int) -> list:
