@@ -37,7 +37,7 @@ def _on(table, *more):
 
 
 def test_list_tells_of_every_method():
-    result = _run("list", COLUMNS="250")
+    result = _run("list", COLUMNS="320")
     assert result.exit_code == 0
     star, network = result.stdout.split("On a network")
     lines = {line.split()[0]: line for line in star.splitlines() if line.strip()}
@@ -136,7 +136,7 @@ def test_cite_and_version():
 def test_help_has_an_example(command):
     result = _run(*command, "--help")
     assert result.exit_code == 0
-    name = "compare" if not command else command[0]
+    name = "fit" if not command else command[0]
     assert re.search(rf"Examples?: accord {name}", result.stdout)
     if not command:
         assert _run().stdout == result.stdout

@@ -4,7 +4,6 @@ import hashlib
 import io
 import os
 import pickle
-import resource
 import subprocess
 import sys
 import sysconfig
@@ -229,12 +228,10 @@ def test_without_pip(cache, tmp_path):
 def test_an_interrupted_write_leaves_nothing(cache):
     """The system refuses the file's second half."""
     code = "from accord.cli import app; app(['datasets', 'fetch', 'digits'])"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)); "
     command = [sys.executable, "-c", code]
-
-    def small_files():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
-
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=small_files)
+    limited = [sys.executable, "-c", limit + code]
+    done = subprocess.run(limited, capture_output=True, text=True)
     assert done.returncode == 2 and "File too large" in done.stderr
     assert len(done.stderr.splitlines()) == 1 and cache.is_dir() and not list(cache.iterdir())
     assert subprocess.run(command, capture_output=True).returncode == 0

@@ -50,7 +50,7 @@ def test_hospitals_fit_one_model_of_heart_disease(tmp_path):
     apart = re.search(r"pooled coefficients to (\S+), standard errors to (\S+)", told)
     assert float(apart[1]) < 1e-6 and float(apart[2]) < 1e-6
     assert "Switzerland alone: target: no finite fit exists" in told
-    assert told.count(" alone: Fit(logistic, 1 clients") == 3
+    assert told.count(" alone: Fit(logistic, 1 client,") == 3
     unseen = numbers(r"AUC (\S+) without a row of its own", told)
     own = numbers(r"own, (\S+) from its own rows alone", told)
     assert all(u > 0.7 for u in unseen) and own[2] < 0.6 < unseen[2]

@@ -243,7 +243,10 @@ def test_a_model_file_predicts_the_same(tmp_path):
     assert told.columns == ["prediction", "probability of False", "probability of True"]
     assert abs(told["probability of True"] + told["probability of False"] - 1).max() < 1e-15
     shuffled = table.select(reversed(table.columns)).reverse()
-    assert loaded.predict(shuffled).reverse().equals(told)
+    again = loaded.predict(shuffled).reverse()
+    assert again["prediction"].equals(told["prediction"])
+    share = "probability of True"
+    np.testing.assert_allclose(again[share], told[share], rtol=1e-12)
     slopes, intercept = loaded.coefficients
     assert slopes.shape == (len(loaded.schema.columns),)
     assert numbers(found, "estimate")[-1] == pytest.approx(float(intercept), rel=1e-12)
@@ -381,7 +384,7 @@ def test_options_are_refused_by_their_names(options, words):
 def test_an_estimator_with_its_defaults_is_scikit_learns():
     X, y = datasets.load_diabetes(return_X_y=True)
     found = accord.FederatedLasso().fit(X, y, groups=np.arange(len(y)) % 5)
-    pooled_fit = linear_model.Lasso(found.l1, tol=1e-12).fit(X, y)
+    pooled_fit = linear_model.Lasso(found.l1, tol=1e-12, max_iter=10**6).fit(X, y)
     np.testing.assert_allclose(found.coef_, pooled_fit.coef_, rtol=1e-6, atol=1e-6)
 
 

@@ -587,7 +587,7 @@ BAD = {
     ),
     "threshold": (
         lambda: problems.huber(CLIENTS, threshold=0),
-        "threshold: got 0; accepted is a number > 0",
+        "threshold: got 0; accepted is a finite number > 0",
     ),
     "weights": (
         lambda: problems.logistic(CLIENTS, weights="row"),

@@ -163,7 +163,8 @@ def test_each_site_encodes_its_own_rows():
 def columns_of_sites(draw):
     """A column, and two ways of cutting it into sites."""
     centre = draw(st.sampled_from([0.0, 1e8, -3e5]))
-    values = draw(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30))
+    ordinary = st.floats(-1e3, 1e3).map(lambda v: v if abs(v) > 1e-100 else 0.0)
+    values = draw(st.lists(ordinary, min_size=1, max_size=30))
     x = [centre + v if draw(st.booleans()) or i == 0 else None for i, v in enumerate(values)]
     owners = [draw(st.lists(st.integers(0, 3), min_size=len(x), max_size=len(x))) for _ in range(2)]
     return x, owners
@@ -182,7 +183,7 @@ def summaries_of(frame, owners, request):
 def test_merging_depends_neither_on_order_nor_on_the_split(drawn):
     x, splits = drawn
     frame = pl.DataFrame({"x": pl.Series(x, dtype=pl.Float64)})
-    frame = frame.with_columns(t=(pl.col("x") / 100).round().cast(pl.String))
+    frame = frame.with_columns(t=(pl.col("x") / 100).round().cast(pl.Int64).cast(pl.String))
     request = Request(None, missing="mean")
     there = [Fraction(v) for v in x if v is not None]
     mean = sum(there) / len(there)
