@@ -132,6 +132,15 @@ def test_schools_equal_the_pooled_fit():
     agree_with(found, sm.OLS(table["mAch"].to_numpy(), design(table, features)).fit())
 
 
+def test_thousands_of_tiny_clients_equal_the_pooled_fit():
+    table = fetched("chem97")
+    features = ["gender", "age", "gcsescore"]
+    found = fit(table, "score", "school", features=features)
+    rows = [s.rows for s in found.sites]
+    assert (len(rows), min(rows), max(rows)) == (2410, 1, 188)
+    agree_with(found, sm.OLS(table["score"].to_numpy(), design(table, features)).fit())
+
+
 def test_digits_by_writer_equal_scikit_learn():
     pixels, digit = datasets.load_digits(return_X_y=True)
     train, _ = accord.data.digits()
