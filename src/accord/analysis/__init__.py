@@ -1,6 +1,7 @@
 """Analyses of tables whose rows stay at their sites."""
 
-from accord.analysis.schema import Feature, Schema, Target, Term, agree
+from accord.analysis.agreement import agree
+from accord.analysis.schema import Feature, Schema, Target, Term
 from accord.analysis.solve import Choice, Solution, default_algorithm, solve
 from accord.analysis.summaries import Column, Request, Summary, merged, summarise
 

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 
 from accord.algorithms import AGPDMM, PDMM, GradientDescent, Newton
+from accord.analysis.agreement import agree
 from accord.analysis.diagnosis import check_determined
 from accord.analysis.fit import check_usable, encoded_clients, make_problem, prepared, start
-from accord.analysis.schema import INTERCEPT, agree
+from accord.analysis.schema import INTERCEPT
 from accord.analysis.solve import Choice, default_algorithm, solve
 from accord.analysis.summaries import Summary
 from accord.core import Algorithm

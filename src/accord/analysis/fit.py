@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accord.analysis.agreement import agree
 from accord.analysis.diagnosis import check_determined
 from accord.analysis.families import FAMILIES, metric, pooled, site_statistics
 from accord.analysis.inference import Coefficient, coefficients, log_likelihood
 from accord.analysis.local import local_models
 from accord.analysis.model import Model
-from accord.analysis.schema import Schema, agree
+from accord.analysis.schema import Schema
 from accord.analysis.solve import MOST_ROUNDS, Choice, Solution, default_algorithm, solve
 from accord.analysis.summaries import Request, Summary, summarise
 from accord.data import Clients

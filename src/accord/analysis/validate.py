@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from accord.analysis.agreement import agree
 from accord.analysis.diagnosis import check_determined
 from accord.analysis.families import FAMILIES, metric, pooled, site_statistics
 from accord.analysis.fit import check_usable, encoded_clients, make_problem, prepared, start
-from accord.analysis.schema import agree
 from accord.analysis.solve import default_algorithm, solve
 
 
