@@ -168,7 +168,7 @@ def _options(problem, condition: float) -> list[Option]:
     proximal = max(3, int(np.ceil(digits / -np.log((root - 1) / (root + 1))))) if root > 1 else 3
     vector = 8 * size
     counts: dict[type[Algorithm], tuple[int, int]] = {
-        Newton: (1 if problem.quadratics() is not None else 8, vector + 8 * size**2 + 8),
+        Newton: (1 if problem.quadratic else 8, vector + 8 * size**2 + 8),
         PDMM: (proximal, vector),
         AGPDMM: (2 * proximal, vector),
         GradientDescent: (int(np.ceil(digits * condition)), vector),

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from accord.analysis.summaries import Request, Summary, summarise
 from accord.data import Clients
 from accord.data.frames import joined
 from accord.data.sites import Site, read_sites
+from accord.engines import run
 from accord.engines.job import check_whole
 from accord.problems.base import non_negative, positive
 from accord.report.labels import spelled
@@ -195,21 +197,53 @@ def fit(
         tolerance=tolerance, max_rounds=max_rounds,
     )  # fmt: skip
     schema = agree(task.summaries, task.request)
-    _, kind = schema.explained
-    problem = make_problem(schema, encoded_clients(schema, task.sites), l1, l2, threshold)
+    clients = encoded_clients(schema, task.sites)
+    problem = make_problem(schema, clients, task.l1, task.l2, task.threshold)
     choice = default_algorithm(problem) if algorithm is None else Choice(algorithm, "asked for")
+    reported = partial(_reports, problem, compare_local=compare_local)
+    return fitted(task, schema, problem, choice, reported, progress=progress)
+
+
+def fitted(task, schema, problem, choice, reported, run=run, progress=None) -> Fit:
+    """The fit of an agreed schema's problem, wherever its rows are.
+
+    ``reported(model)`` gives every client's ``Report`` of it; ``run`` is the engine.
+    """
     solution = solve(
-        problem,
-        choice.algorithm,
-        tolerance,
-        max_rounds,
-        progress=progress,
-        x0=start(problem, schema),
-    )
+        problem, choice.algorithm, task.tolerance, task.max_rounds, progress=progress,
+        x0=start(problem, schema), run=run,
+    )  # fmt: skip
     check_usable(solution)
     check_determined(problem, schema, solution)
-    fitted = Model(kind, schema, _centred(solution.x, problem), intercept, threshold)
-    return _finished(fitted, problem, solution, choice, task, compare_local)
+    x = _centred(solution.x, problem)
+    model = Model(schema.explained[1], schema, x, schema.intercept, task.threshold)
+    return _finished(model, problem, solution, choice, task, reported(model))
+
+
+class Report(NamedTuple):
+    """What a client says of a model: ``joint``, its counts of the joint model (``site_statistics``), and
+    ``own``, those of a model fitted to its rows alone, or None."""
+
+    client: str
+    joint: dict[str, float]
+    own: dict[str, float] | None = None
+
+
+def report_of(model: Model, name: str, X, y, x_own=None) -> Report:
+    """A client's report of a model from its encoded rows; ``x_own`` is its own model, or None."""
+    family = FAMILIES[model.kind]
+
+    def counted(x):
+        return site_statistics(family, x, X, y, model.intercept, model.threshold)
+
+    return Report(name, counted(model.x), None if x_own is None else counted(x_own))
+
+
+def _reports(problem, model, compare_local) -> list[Report]:
+    clients = problem.clients
+    own = local_models(problem) if compare_local else [None] * len(clients)
+    named = zip(clients.names, clients, own, strict=True)
+    return [report_of(model, name, X, y, x) for name, (X, y), x in named]
 
 
 class Task(NamedTuple):
@@ -302,13 +336,10 @@ def _ridge(problem) -> float:
     return float(sum(p.l2 for p in problem.penalties))
 
 
-def _finished(model, problem, solution, choice, task, compare_local) -> Fit:
+def _finished(model, problem, solution, choice, task, reports: list[Report]) -> Fit:
     """Everything that is told of a fit, from sums over the sites."""
     family, clients = FAMILIES[model.kind], problem.clients
-    counted = [
-        site_statistics(family, model.x, X, y, model.intercept, model.threshold) for X, y in clients
-    ]
-    totals = pooled(counted)
+    totals = pooled([r.joint for r in reports])
     penalised = problem.regulariser is not None or _ridge(problem) > 0
     exact_law = family.likelihood and not penalised
     numbers, notes = coefficients(model, problem, solution.certificate, totals, exact_law)
@@ -328,8 +359,8 @@ def _finished(model, problem, solution, choice, task, compare_local) -> Fit:
     return Fit(
         model=replace(model, provenance=_plain(provenance)),
         coefficients=numbers,
-        sites=_site_results(family, model, problem, counted, compare_local),
-        exchanges=_exchanges(task, model, problem, solution, sum(map(len, counted))),
+        sites=[_site_result(family, r) for r in reports],
+        exchanges=_exchanges(task, model, problem, solution, sum(len(r.joint) for r in reports)),
         metric=family.metric,
         score=metric(family, totals, totals["rows"]),
         loss=totals["loss"] / totals["rows"],
@@ -354,21 +385,13 @@ def _filled(schema: Schema, summaries: dict[str, Summary], errors: bool) -> list
     return [f"missing values filled, of {schema.rows:,} rows: {joined(told)}{known}"]
 
 
-def _site_results(family, model, problem, counted, compare_local) -> list[SiteResult]:
-    clients = problem.clients
-    own = local_models(problem) if compare_local else [None] * len(clients)
-    results = []
-    for name, here, x, (X, y) in zip(clients.names, counted, own, clients, strict=True):
-        rows = here["rows"]
-        if not rows:
-            results.append(SiteResult(name, 0, float("nan"), float("nan")))
-            continue
-        told = [here]
-        if x is not None:
-            told.append(site_statistics(family, x, X, y, model.intercept, model.threshold))
-        pairs = [(t["loss"] / rows, metric(family, t, rows)) for t in told]
-        results.append(SiteResult(name, int(rows), *(v for pair in pairs for v in pair)))
-    return results
+def _site_result(family, report: Report) -> SiteResult:
+    rows = report.joint["rows"]
+    if not rows:
+        return SiteResult(report.client, 0, float("nan"), float("nan"))
+    told = [counts for counts in (report.joint, report.own) if counts is not None]
+    pairs = [(counts["loss"] / rows, metric(family, counts, rows)) for counts in told]
+    return SiteResult(report.client, int(rows), *(v for pair in pairs for v in pair))
 
 
 def _exchanges(task, model, problem, solution, sums) -> list[Exchange]:
@@ -384,7 +407,7 @@ def _exchanges(task, model, problem, solution, sums) -> list[Exchange]:
     if solution.certificate.coefficients is not None:
         # The gradient, its rounding and the Hessian; then the bound on the Hessian within a ball.
         square = x.size**2 * x.itemsize
-        ball = problem.quadratics() is None
+        ball = not problem.quadratic
         first = 2 * x.nbytes + square
         parts.append(
             Exchange(

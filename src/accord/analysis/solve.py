@@ -89,11 +89,11 @@ def _parameters(problem) -> int:
 
 def solve(
     problem, algorithm=None, tolerance: float = 1e-8, max_rounds: int | None = None, seed: int = 0,
-    progress=None, x0=None,
+    progress=None, x0=None, run=run,
 ) -> Solution:  # fmt: skip
     """The minimiser x* of a problem by ``algorithm`` (default ``default_algorithm``), certified.
 
-    It starts at ``x0`` (None: zeros).
+    It starts at ``x0`` (None: zeros); ``run`` is the engine, called as ``accord.run`` is.
 
     It is converged where the certificate gives ||x - x*|| <= ``tolerance`` max(1, ||x||). Where there is
     no certificate because F is flat in some direction (more features than rows, collinear columns), or

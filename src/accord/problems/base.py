@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import flatten_util
 
+from accord import tree
 from accord.core.checks import is_number
 from accord.core.messages import everyone
 from accord.data.clients import Clients
@@ -181,6 +183,35 @@ class Problem:
             prepared = self.prepare()
             return np.asarray(_hessian(prepared.objectives, prepared.weights, self._cast(x)))
 
+    def derivatives(self, x, second: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """(grad F, its rounding, the Hessian of the smooth part), float64, for losses of a predictor.
+
+        The gradient is the least subgradient where F has h; ``rounding`` is how far its entries can be off as
+        they are computed, in units of the precision; the Hessian, over the raveled parameters, is None
+        unless ``second``.
+        """
+        with jax.enable_x64(True):
+            prepared = self.prepare()
+            args = prepared.objectives, prepared.weights, self._cast(x), second
+            gradient, rounding, H = _derivatives(*args)
+            gradient = with_regulariser(self._cast(x), 0.0, gradient, prepared.regulariser)[1]
+            return _double(gradient), _double(rounding), _double(H) if second else None
+
+    def least_hessian(self, x, spread, radius: float) -> np.ndarray:
+        """A lower bound, as a matrix, on the Hessian within a ball around x, summed over the clients.
+
+        See ``LinearObjective.least_second_derivative``.
+        """
+        with jax.enable_x64(True):
+            prepared = self.prepare()
+            ball = self._cast(x), self._cast(spread), radius
+            return _double(_least_hessian(prepared.objectives, prepared.weights, *ball))
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether every f_i is a quadratic."""
+        return self.quadratics() is not None
+
     def quadratics(self) -> Quadratic | None:
         """Every f_i as a quadratic, stacked NumPy arrays; None where they are none."""
         return None
@@ -288,6 +319,38 @@ def _hessian(objectives, weights, x):
         return flatten_util.ravel_pytree(image)[0]
 
     return jax.lax.map(product, jnp.eye(flat.size, dtype=flat.dtype), batch_size=16)
+
+
+def summed(function, objectives, weights):
+    """sum_i w_i function(f_i), one client after another: matrices of all clients would be too many."""
+
+    def add(total, client):
+        objective, w = client
+        return tree.add_scaled(total, w, function(objective)), None
+
+    first = jax.tree.map(lambda leaf: leaf[0], objectives[0])
+    shapes = jax.eval_shape(function, first)
+    total = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    for objective, w in zip(objectives, weights, strict=True):
+        total, _ = jax.lax.scan(add, total, (objective, w))
+    return total
+
+
+@partial(jax.jit, static_argnums=3)
+def _derivatives(objectives, weights, x, second):
+    def seen(o):
+        return o.grad(x), o.rounding(x), o.second_derivative(x) if second else 0.0
+
+    return summed(seen, objectives, weights)
+
+
+@jax.jit
+def _least_hessian(objectives, weights, x, spread, radius):
+    return summed(lambda o: o.least_second_derivative(x, spread, radius), objectives, weights)
+
+
+def _double(array) -> np.ndarray:
+    return np.asarray(array, float)
 
 
 def normalised(row_weights: np.ndarray) -> np.ndarray:

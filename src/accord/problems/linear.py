@@ -39,7 +39,8 @@ class LinearProblem(Problem):
         return np.zeros((length,) if classes is None else (length, classes), self.dtype)
 
     @property
-    def _quadratic(self) -> bool:
+    def quadratic(self) -> bool:
+        """Whether every f_i is a quadratic."""
         return isinstance(self.loss, SquaredLoss) and all(
             isinstance(p, Ridge) for p in self.penalties
         )
@@ -49,7 +50,7 @@ class LinearProblem(Problem):
         return self.clients.features[0] + self.intercept
 
     def _layout(self, needs):
-        if "minibatch" in needs or not self._quadratic or not self._has_moments:
+        if "minibatch" in needs or not self.quadratic or not self._has_moments:
             return "rows"
         if "prox" in needs:
             return "spectrum"
@@ -102,7 +103,7 @@ class LinearProblem(Problem):
 
     def quadratics(self):
         """Every f_i as a quadratic, for least squares."""
-        return self._moments if self._quadratic and self._has_moments else None
+        return self._moments if self.quadratic and self._has_moments else None
 
     def _client_rows(self):
         """(i, X with the intercept's column, y, normalised weights) client by client, float64."""
@@ -142,7 +143,7 @@ class LinearProblem(Problem):
             return None
         low, high = np.sum([p.curvature() for p in self.penalties], axis=0)
         L, mu = np.zeros(len(self)), np.zeros(len(self))
-        if self._quadratic and self._width <= GRAM_LIMIT:
+        if self.quadratic and self._width <= GRAM_LIMIT:
             for i, X, _, w in self._client_rows():
                 H = (w[:, None] * X).T @ X + np.diag(self._ridge())
                 L[i], mu[i] = extreme_eigenvalues(H)
@@ -158,7 +159,7 @@ class LinearProblem(Problem):
 
     def pooled_hessian(self) -> np.ndarray | None:
         """The Hessian of F where it is constant and small enough to form, else None."""
-        return self._pooled[0] if self._quadratic and self._width <= GRAM_LIMIT else None
+        return self._pooled[0] if self.quadratic and self._width <= GRAM_LIMIT else None
 
     @functools.cached_property
     def _reference(self):

@@ -1,15 +1,11 @@
 """A certificate of optimality: how far a model can be from the optimum, from derivatives at the model."""
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from accord import tree
-from accord.problems import with_regulariser
 from accord.theory.constants import global_strong_convexity
 
 DENSE_LIMIT = 700
@@ -48,10 +44,11 @@ def certificate(problem, x) -> Certificate:
     the bound on it, two matrices (P, P), for P up to 700. For these losses the rounding of gradient and
     Hessian is part of the bounds; for others they hold in exact arithmetic.
     """
-    linear = hasattr(problem, "loss")
+    linear = hasattr(problem, "penalties")
     dense = linear and problem.convex and np.size(x) <= DENSE_LIMIT
     if linear:
-        gradient, error, H = _derivatives(problem, x, dense)
+        gradient, rounding, H = problem.derivatives(x, dense)
+        gradient, error = np.ravel(gradient), _precision(problem) * np.ravel(rounding)
         norm = float(np.linalg.norm(gradient))
     else:
         norm, error = float(tree.norm(problem.gradient(x))), np.zeros(1)
@@ -69,44 +66,28 @@ def certificate(problem, x) -> Certificate:
     return Certificate(norm, float(distance), float(gap), coefficients)
 
 
-def _derivatives(problem, x, dense: bool):
-    """(grad F, how far its entries can be off as they are computed, the Hessian or None), flat, at x."""
-    with jax.enable_x64(True):
-        prepared = problem.prepare()
-        x = jnp.asarray(x, problem.dtype)
-        gradient, rounding, H = _summed_up(
-            prepared.objectives, prepared.weights, x, prepared.regulariser, dense
-        )
-        error = _precision(problem) * np.ravel(np.asarray(rounding, float))
-        H = np.asarray(H, float) if dense else None
-        return np.ravel(np.asarray(gradient, float)), error, H
-
-
 def _precision(problem) -> float:
     return _ROUNDING * float(np.finfo(problem.dtype).eps)
 
 
 def _local(problem, x, gradient, error, H):
     """(distance, gap, coefficients), or None where no ball that was tried holds the minimiser."""
-    with jax.enable_x64(True):
-        prepared = problem.prepare()
-        x = jnp.asarray(x, problem.dtype)
-        flat = _gauge(problem, np.shape(x)) * np.trace(H) / len(H)
-        factor = _inverse_root(H + flat)
-        if factor is None:
-            return None
-        delta = np.linalg.norm(factor @ gradient) + np.linalg.norm(abs(factor) @ error)
-        # No entry of the matrices that H is summed from, added up, exceeds <units, units>.
-        units = np.sqrt(np.diag(H + flat))
-        lost = _precision(problem) * ((abs(factor) @ units) ** 2).sum()
-        for times in _TRIALS:
-            radius = times * delta
-            least = _least(problem, prepared, x, H, factor, radius) + flat
-            kappa = np.linalg.eigvalsh(factor @ least @ factor.T)[0] - lost
-            if kappa > 0 and kappa * radius >= delta:
-                break
-        else:
-            return None
+    flat = _gauge(problem, np.shape(x)) * np.trace(H) / len(H)
+    factor = _inverse_root(H + flat)
+    if factor is None:
+        return None
+    delta = np.linalg.norm(factor @ gradient) + np.linalg.norm(abs(factor) @ error)
+    # No entry of the matrices that H is summed from, added up, exceeds <units, units>.
+    units = np.sqrt(np.diag(H + flat))
+    lost = _precision(problem) * ((abs(factor) @ units) ** 2).sum()
+    for times in _TRIALS:
+        radius = times * delta
+        least = _least(problem, x, H, factor, radius) + flat
+        kappa = np.linalg.eigvalsh(factor @ least @ factor.T)[0] - lost
+        if kappa > 0 and kappa * radius >= delta:
+            break
+    else:
+        return None
     reach = delta / kappa
     coefficients = reach * np.sqrt((factor**2).sum(0)).reshape(np.shape(x))
     return reach * np.linalg.norm(factor, 2), delta * reach / 2, coefficients
@@ -142,44 +123,13 @@ def _inverse_root(H: np.ndarray) -> np.ndarray | None:
     return np.linalg.inv(L) / units
 
 
-def _least(problem, prepared, x, H, factor, radius) -> np.ndarray:
+def _least(problem, x, H, factor, radius) -> np.ndarray:
     """A lower bound, as a matrix, on the Hessian within the ball."""
-    if problem.quadratics() is not None:
+    if problem.quadratic:
         return H
     spread = factor
-    if x.ndim == 2:
+    if np.ndim(x) == 2:
         # Any two classes' predictors: |<(e_c - e_k) a, v>| <= sqrt(2) ||a|| ||v||.
         width = np.sqrt(2) * np.linalg.norm(factor, 2)
         spread = width * np.eye(len(x))
-    spread = jnp.asarray(spread, x.dtype)
-    least = _least_curvature(prepared.objectives, prepared.weights, x, spread, radius)
-    return np.asarray(least, float)
-
-
-def _summed(function, objectives, weights):
-    """sum_i w_i function(f_i), one client after another: matrices of all clients would be too many."""
-
-    def add(total, client):
-        objective, w = client
-        return tree.add_scaled(total, w, function(objective)), None
-
-    first = jax.tree.map(lambda leaf: leaf[0], objectives[0])
-    shapes = jax.eval_shape(function, first)
-    total = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    for objective, w in zip(objectives, weights, strict=True):
-        total, _ = jax.lax.scan(add, total, (objective, w))
-    return total
-
-
-@partial(jax.jit, static_argnums=4)
-def _summed_up(objectives, weights, x, regulariser, dense):
-    def seen(o):
-        return o.grad(x), o.rounding(x), o.second_derivative(x) if dense else 0.0
-
-    gradient, *rest = _summed(seen, objectives, weights)
-    return with_regulariser(x, 0.0, gradient, regulariser)[1], *rest
-
-
-@jax.jit
-def _least_curvature(objectives, weights, x, spread, radius):
-    return _summed(lambda o: o.least_second_derivative(x, spread, radius), objectives, weights)
+    return problem.least_hessian(x, spread, radius)

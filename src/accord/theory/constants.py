@@ -46,7 +46,7 @@ def constants(problem: Problem) -> Constants:
 
 def global_strong_convexity(problem: Problem) -> float | None:
     """mu of F, without the clients' constants where it is to be had without them."""
-    if "_constants" in problem.__dict__ or not hasattr(problem, "loss"):
+    if "_constants" in problem.__dict__ or not hasattr(problem, "penalties"):
         return constants(problem).global_strong_convexity
     if not problem.convex:
         return None
