@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import accord
 from accord import cli
+from accord.algorithms import parse_methods
 
 WIDE = {"COLUMNS": "200"}
 
@@ -117,10 +118,10 @@ def test_without_held_out_rows(table, tmp_path):
 
 
 def test_the_default_methods_are_read():
-    methods = cli.parse_methods(cli.compare.METHODS)
+    methods = parse_methods(cli.compare.METHODS)
     assert len(methods) == 15 and methods[8] == accord.FedPD(skip_probability=0.3)
     assert methods[11:13] == [accord.InexactFedSplit(start=s) for s in ("primal", "dual")]
-    given = cli.parse_methods("SCAFFOLD:local_steps=4:batch_size=None, PDMM:oracle=Linearised")
+    given = parse_methods("SCAFFOLD:local_steps=4:batch_size=None, PDMM:oracle=Linearised")
     assert given == [
         accord.SCAFFOLD(local_steps=4), accord.PDMM(oracle=accord.oracles.Linearised())
     ]  # fmt: skip

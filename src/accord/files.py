@@ -11,8 +11,11 @@ def cache_folder() -> Path:
     return (Path(caches) if caches else Path.home() / ".cache") / "accord"
 
 
-def write_whole(path: Path, content: str | bytes) -> Path:
-    """Writes a file by way of a temporary one beside it, renamed when complete."""
+def write_whole(path: Path, content: str | bytes, durable: bool = False) -> Path:
+    """Writes a file by way of a temporary one beside it, renamed when complete.
+
+    ``durable`` waits until the content is on the disk, for files that must outlive a loss of power.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"path: the folder {path.parent} does not exist; create it first")
@@ -21,6 +24,9 @@ def write_whole(path: Path, content: str | bytes) -> Path:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)

@@ -1,5 +1,6 @@
 """The registry of algorithms: one line each."""
 
+from accord.algorithms._parsing import literal, parse_method, parse_methods
 from accord.algorithms.admm import ADMM
 from accord.algorithms.agpdmm import AGPDMM
 from accord.algorithms.fedavg import FedAvg
@@ -36,4 +37,4 @@ REGISTRY = {
 }
 """Every algorithm by its name."""
 
-__all__ = [*REGISTRY, "REGISTRY", "LinearDecay"]
+__all__ = [*REGISTRY, "REGISTRY", "LinearDecay", "literal", "parse_method", "parse_methods"]

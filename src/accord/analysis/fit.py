@@ -204,14 +204,14 @@ def fit(
     return fitted(task, schema, problem, choice, reported, progress=progress)
 
 
-def fitted(task, schema, problem, choice, reported, run=run, progress=None) -> Fit:
+def fitted(task, schema, problem, choice, reported, run=run, progress=None, x0=None) -> Fit:
     """The fit of an agreed schema's problem, wherever its rows are.
 
-    ``reported(model)`` gives every client's ``Report`` of it; ``run`` is the engine.
+    ``reported(model)`` gives every client's ``Report`` of it; ``run`` is the engine; ``x0`` the start.
     """
     solution = solve(
         problem, choice.algorithm, task.tolerance, task.max_rounds, progress=progress,
-        x0=start(problem, schema), run=run,
+        x0=start(problem, schema) if x0 is None else x0, run=run,
     )  # fmt: skip
     check_usable(solution)
     check_determined(problem, schema, solution)

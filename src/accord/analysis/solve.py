@@ -7,7 +7,7 @@ import numpy as np
 from jax import tree_util
 
 from accord import tree
-from accord.algorithms import AGPDMM, GradientDescent, Newton
+from accord.algorithms import AGPDMM, PDMM, GradientDescent, Newton
 from accord.core import Status, status
 from accord.core.checks import is_number
 from accord.engines import Run, Stop, run
@@ -80,6 +80,23 @@ def default_algorithm(problem) -> Choice:
         Newton(),
         f"Newton: {P:,} parameters, so a client sends {(P * P + P + 1) * size:,} bytes a round and receives "
         f"{P * size:,}, for {rounds} where first-order methods need hundreds; {tells}.",
+    )
+
+
+def fewest_rounds(problem) -> Choice:
+    """The method for sites where a round costs seconds, whatever it carries: the one with the fewest.
+
+    Newton's method where it is the default; else PDMM with exact local solves, whose error contracts by
+    (sqrt(kappa) - 1)/(sqrt(kappa) + 1) a round, which methods with any number of local gradient steps come
+    near to as that number grows; else, where there is no exact local solve, AGPDMM.
+    """
+    choice = default_algorithm(problem)
+    if isinstance(choice.algorithm, Newton) or "prox" not in problem.offers:
+        return choice
+    return Choice(
+        PDMM(),
+        f"PDMM: with {_parameters(problem):,} parameters Newton's method would send their square; of the "
+        "others, exact local solves need the fewest rounds.",
     )
 
 

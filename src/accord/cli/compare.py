@@ -7,6 +7,7 @@ import numpy as np
 import typer
 
 import accord
+from accord.algorithms import parse_methods
 from accord.cli.app import app
 from accord.cli.shared import (
     L2,
@@ -18,7 +19,6 @@ from accord.cli.shared import (
     Table,
     check_numbers,
     deliver,
-    parse_methods,
     places,
     table_file,
 )

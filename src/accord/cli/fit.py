@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from accord.algorithms import parse_method
 from accord.cli.app import app
-from accord.cli.shared import check_places, keep_programs, parse_methods, write_file
+from accord.cli.shared import check_places, keep_programs, write_file
 from accord.engines.job import check_whole
 
 Data = Annotated[
@@ -95,7 +96,7 @@ def fit_command(
             exclude=_listed(exclude) or (),
             categorical=_listed(categorical) or (), missing=missing, l1=l1, l2=l2,
             intercept=intercept, standardise=standardise, threshold=threshold,
-            algorithm=_algorithm(method), tolerance=tolerance, max_rounds=rounds,
+            algorithm=parse_method(method) if method else None, tolerance=tolerance, max_rounds=rounds,
             compare_local=local, progress=progress,
         )  # fmt: skip
     title = f"{Path(data).name}: {found.model.schema.explained[0].name}"
@@ -207,7 +208,7 @@ def validate(
             exclude=_listed(exclude) or (),
             categorical=_listed(categorical) or (), missing=missing, l1=l1, l2=l2,
             intercept=intercept, standardise=standardise, threshold=threshold,
-            algorithm=_algorithm(method), tolerance=tolerance, max_rounds=rounds,
+            algorithm=parse_method(method) if method else None, tolerance=tolerance, max_rounds=rounds,
             progress=progress.say,
         )  # fmt: skip
     if csv is not None:
@@ -233,15 +234,6 @@ def _table(data: str, client, target, features) -> dict[str, Any]:
 
 def _listed(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",")]
-
-
-def _algorithm(method: str | None):
-    if method is None:
-        return None
-    chosen = parse_methods(method)
-    if len(chosen) > 1:
-        raise ValueError(f"method: got {len(chosen)} methods; accepted is one")
-    return chosen[0]
 
 
 def _check_folder(output: Path, names) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 import accord
+from accord.algorithms import literal, parse_methods
 from accord.cli.app import app
 from accord.cli.shared import (
     L2,
@@ -20,8 +21,6 @@ from accord.cli.shared import (
     Table,
     check_numbers,
     deliver,
-    literal,
-    parse_methods,
     places,
     table_file,
 )

@@ -1,7 +1,5 @@
 """What commands that run methods share: options, methods by name, progress, and what they deliver."""
 
-import ast
-import dataclasses
 import math
 import os
 import warnings
@@ -10,9 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-import accord
-from accord import oracles
-from accord.core.checks import closest
 from accord.engines.job import check_whole
 from accord.files import write_whole
 
@@ -93,44 +88,6 @@ def table_file(data: str | Path) -> Path:
 
     named = str(data) in CARDS and not Path(data).exists()
     return fetching.path(str(data)) if named else Path(data)
-
-
-def parse_methods(text: str, known: dict = accord.REGISTRY) -> list:
-    """Instances from ``"GPDMM,FedPD:skip_probability=0.3"``, of the classes that are known by name."""
-    return [_method(entry.strip(), known) for entry in text.split(",")]
-
-
-def _method(entry: str, classes: dict):
-    name, *given = entry.split(":")
-    if name not in classes:
-        raise ValueError(closest(name, classes, "methods"))
-    cls = classes[name]
-    known = [field.name for field in dataclasses.fields(cls)]
-    chosen = {}
-    for parameter in given:
-        key, found, value = parameter.partition("=")
-        if not found:
-            raise ValueError(f"methods: {entry!r}: write parameters as {name}:parameter=value")
-        if key not in known:
-            raise ValueError(closest(key, known, f"methods: {name}"))
-        chosen[key] = _oracle(value) if key == "oracle" else literal(value)
-    return cls(**chosen)
-
-
-def literal(text: str):
-    """A Python literal, or the text itself."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def _oracle(name: str):
-    named = {n: getattr(oracles, n) for n in oracles.__all__ if n != "Oracle"}
-    solvers = [n for n, o in named.items() if isinstance(o, type) and issubclass(o, oracles.Oracle)]
-    if name not in solvers:
-        raise ValueError(closest(name, solvers, "methods: oracle"))
-    return getattr(oracles, name)()
 
 
 class Bars:

@@ -111,7 +111,7 @@ def _run(job, rounds, keep, every, stop, engine, reference, progress, resume) ->
     if resume is not None:
         _check_resumes(resume, job, rounds)
     machine = engine(job)
-    yardstick = _yardstick(job, stop, _reference(job.problem, reference, stop))
+    yardstick = yardstick_of(job, stop, _reference(job.problem, reference, stop))
     state = machine.init() if resume is None else jax.tree.map(jnp.array, resume.state)
     start = _start(job, yardstick) if resume is None else resume.start
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(job.x0))
@@ -171,7 +171,8 @@ def _reference(problem, wanted, stop):
     return found
 
 
-def _yardstick(job, stop, reference) -> Yardstick:
+def yardstick_of(job, stop, reference) -> Yardstick:
+    """What a run is held against: the stop's bounds, and what would be divergence from its start."""
     problem = job.problem
     norm = gap = -1.0
     if stop is not None:

@@ -81,7 +81,8 @@ def _constants(problem) -> Constants:
     problem = problem.without_regulariser()
     bounds = problem.curvature()
     if bounds is None:
-        L = _local_smoothness(problem)
+        own = getattr(problem, "local_smoothness", None)
+        L = own() if own else _local_smoothness(problem)
         l2 = float(getattr(problem, "l2", 0.0) or _ridge(problem))
         mu = l2 if problem.convex else None
         return Constants(float(L.max()), mu, mu, L, None, True)

@@ -1,0 +1,177 @@
+"""The engine of runs over sites: called as ``accord.run`` is, with the same stop, statuses and history."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from accord import tree
+from accord.core import Status, status
+from accord.engines import Run, Stop
+from accord.engines.history import INTEGERS, History
+from accord.engines.job import make_job
+from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING, judge
+from accord.engines.run import yardstick_of
+from accord.flower import durable
+from accord.flower.post import Traffic
+from accord.flower.remote import RemoteProblem
+from accord.flower.rounds import Rounds
+from accord.flower.sites import Sites
+
+_COLUMNS = (
+    "round", "iterations", "gradients", "uplink_bytes", "downlink_bytes", "objective",
+    "gradient_norm", "seconds",
+)  # fmt: skip
+
+
+class Engine:
+    """Rounds with sites, one method from one start, which is what an epoch of a run is.
+
+    Before every round the whole state is on disk in ``checkpoint``, with ``about`` beside it; ``saved`` is
+    what was read there, to go on from. ``every``: the rounds between measures of F, which every site takes
+    part in. ``keep``: also keep every model, as ``record=("x",)`` does.
+    """
+
+    def __init__(
+        self, sites: Sites, epoch: int, checkpoint: Path | None = None, about=None, saved=None,
+        participation: float = 1.0, every: int = 1, classes=None, keep: bool = False,
+    ):  # fmt: skip
+        self.sites, self.epoch, self._classes = sites, epoch, classes
+        self._checkpoint, self._about, self._saved = checkpoint, about or {}, saved
+        self._participation, self._every, self._keep = participation, every, keep
+        self.rounds: Rounds | None = None
+        self._rows: list[list[float]] = []
+        self._models: list[Any] = []
+        self._ready: Any = None
+        self._before = 0.0
+        self._moved = Traffic()
+        self._began = time.monotonic()
+
+    def __call__(
+        self, algorithm, problem: RemoteProblem, rounds: int, seed: int = 0, *, x0=None,
+        stop: Stop | None = None, reference=False, progress: Callable | None = None,
+        resume: Run | None = None,
+    ) -> Run:  # fmt: skip
+        """As ``accord.run``; ``resume`` goes on with the rounds of the run that is under way."""
+        if resume is None:
+            self._start(algorithm, problem, seed, x0)
+        state = self.rounds
+        assert state is not None
+        scale = yardstick_of(self._job, stop, None)
+        began, code = self._began, RUNNING
+        while True:
+            last = state.round >= rounds
+            measured = last or state.round % self._every == 0
+            ready = self._ready or self.sites.round(state, measured)
+            self._ready = ready
+            row = self._row(problem, ready, began, measured, last)
+            if row is not None and state.round:
+                code = int(judge(dict(zip(_COLUMNS, row, strict=True)), scale))
+                if progress:
+                    progress(dict(zip(_COLUMNS, row, strict=True)))
+            if last or code != RUNNING:
+                break
+            heard = {n: r for n, r in ready.items() if r.message is not None}
+            state.take(
+                {n: r.message for n, r in heard.items()}, {n: r.numbers for n, r in heard.items()}
+            )
+            self._ready = None
+            traffic = self.sites.traffic["fit"][1]
+            state.totals["uplink_bytes"] = self._moved.up + traffic.up
+            state.totals["downlink_bytes"] = self._moved.down + traffic.down
+            if self._keep:
+                self._models.append(state.x)
+            self.save()
+        return self._run(problem, code, stop)
+
+    def _start(self, algorithm, problem, seed, x0) -> None:
+        self._job = make_job(algorithm, problem, seed, self._participation, x0)
+        job = self._job
+        weights = dict(zip(problem.clients.names, problem.weights, strict=True))
+        self.rounds = Rounds(
+            job.algorithm, weights, job.x0, seed=seed, heard=job.heard,
+            regulariser=problem.regulariser, epoch=self.epoch, classes=self._classes,
+            dtype=job.dtype,
+        )  # fmt: skip
+        if self._saved is not None and self.rounds.restore(*self._saved):
+            about = self._saved[0]
+            self._rows, self._before = about["rows"], about["seconds"]
+            totals = self.rounds.totals
+            self._moved = Traffic(int(totals["uplink_bytes"]), int(totals["downlink_bytes"]))
+            self.sites.events("resumed", round=self.rounds.round, epoch=self.epoch)
+        self._began = time.monotonic()
+        self.save()
+
+    def _row(self, problem, replies, began, measured, last):
+        """The measures of the model that the round started from, where every site told its own."""
+        state = self.rounds
+        if self._rows and self._rows[-1][0] == state.round:
+            return self._rows[-1]
+        told = {n: ({"value": r.value}, {"gradient": r.gradient}) for n, r in replies.items()}
+        if measured and set(told) == set(problem.clients.names):
+            problem.remember_survey(state.x, told)
+        elif not last:
+            return None
+        value, gradient, _ = problem.survey(state.x)
+        t = state.totals
+        seconds = self._before + time.monotonic() - began
+        norm = float(tree.norm(gradient))
+        row = [
+            state.round, t["iterations"], t["gradients"], t["uplink_bytes"], t["downlink_bytes"],
+            value, norm, seconds,
+        ]  # fmt: skip
+        self._rows.append(row)
+        self.sites.events(
+            "round", round=state.round, heard=len(replies), of=len(state.names), objective=value,
+            gradient_norm=norm, uplink_bytes=t["uplink_bytes"], downlink_bytes=t["downlink_bytes"],
+        )  # fmt: skip
+        return row
+
+    def save(self) -> None:
+        """Writes the state between two rounds to the checkpoint."""
+        if self._checkpoint is None or self.rounds is None:
+            return
+        about, arrays = self.rounds.to_arrays()
+        seconds = self._before + time.monotonic() - self._began
+        about |= {"rows": self._rows, "seconds": seconds, **self._about}
+        durable.save(self._checkpoint, about, arrays)
+
+    def _run(self, problem, code, stop) -> Run:
+        state = self.rounds
+        table = {
+            n: np.array(c) for n, c in zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)
+        }
+        start = {name: float(table[name][0]) for name in ("objective", "gradient_norm")}
+        columns = {n: c[1:] if table["round"][0] == 0 else c for n, c in table.items()}
+        for name in ("iterations", "gradients"):
+            if not columns[name].any():
+                del columns[name]
+        columns |= {n: columns[n].astype(np.int64) for n in INTEGERS if n in columns}
+        models = None
+        if self._keep:
+            models = jax.tree.map(lambda *x: np.stack(x), *self._models)
+        return Run(
+            x=state.x, xs=models, status=_status(code, columns, stop, state.round),
+            history=History(columns), algorithm=self._job.algorithm, problem=problem,
+            seed=self._job.seed, start=start, seconds=float(columns["seconds"][-1]),
+            compile_seconds=0.0, state=state,
+        )  # fmt: skip
+
+
+def _status(code, columns, stop, done: int) -> Status:
+    value, norm = columns["objective"][-1], columns["gradient_norm"][-1]
+    if code == CONVERGED:
+        return Status(status.CONVERGED, f"after {done} rounds {stop.sentence()}.")
+    if code in (DIVERGED, NOT_FINITE):
+        name = status.DIVERGED if code == DIVERGED else status.NOT_FINITE
+        return Status(
+            name,
+            f"in round {done} F was {value:.1e} and its gradient norm {norm:.1e}; lower step_size, raise "
+            "penalty, or standardise the columns.",
+        )
+    return Status(
+        status.BUDGET_SPENT, f"{done} rounds are done; the gradient norm of F is {norm:.1e}."
+    )

@@ -1,0 +1,276 @@
+"""Letters to named clients and their replies, over a Flower grid that may lose, repeat or delay them.
+
+Flower knows nodes by numbers that change when a node starts anew; here clients are known by the name that
+their node is configured with. A reply is accepted once, from the client that was asked, if it is what was
+agreed; else it is refused by name and asked for again. Nodes that come and go are met while waiting.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+import accord
+from accord.flower.events import Events
+from accord.flower.wire import RefusedError, letter, opened, size_of
+
+_LOOK = 2.0
+"""Seconds between looks at which nodes are there, while waiting."""
+
+_AGAIN = 3
+"""The most often that a letter is sent to a client in one exchange because of a bad reply."""
+
+
+class Patience(NamedTuple):
+    """``deadline``: seconds an exchange may take; ``resend``: seconds after which a letter without a reply
+    is sent again; ``pause``: seconds before a letter is sent again to a node that failed; ``poll``: seconds
+    between looks for replies."""
+
+    deadline: float = 600.0
+    resend: float = 120.0
+    pause: float = 2.0
+    poll: float = 0.1
+
+
+class Traffic(NamedTuple):
+    """Bytes of the arrays that were sent ``up`` and ``down``."""
+
+    up: int = 0
+    down: int = 0
+
+
+class _Sent(NamedTuple):
+    client: str
+    exchange: int
+    until: float
+
+
+class Post:
+    """The clients that are there, and the letters to them.
+
+    ``cards``: what each client that was met says of itself, by name.
+    """
+
+    def __init__(self, grid: Grid, greeting: dict[str, Any], events: Events, patience=Patience()):  # noqa: B008
+        self.grid, self.events, self.patience = grid, events, patience
+        self._greeting = {"kind": "hello", **greeting}
+        self.cards: dict[str, dict[str, Any]] = {}
+        self.failed: dict[str, str] = {}
+        self._nodes: dict[str, int] = {}
+        self._greeted: dict[int, str | None] = {}
+        self._hellos: dict[str, int] = {}
+        self._outstanding: dict[str, _Sent] = {}
+        self._exchange = 0
+        self._looked = 0.0
+        self.traffic = Traffic()
+
+    @property
+    def present(self) -> list[str]:
+        """The names of the clients whose nodes are there."""
+        return [name for name in self.cards if name in self._nodes]
+
+    def look(self, at_once: bool = True) -> None:
+        """Greets nodes that have come, and forgets those that have gone."""
+        now = time.monotonic()
+        if not at_once and now - self._looked < _LOOK:
+            return
+        self._looked = now
+        there = set(self.grid.get_node_ids())
+        for node in [n for n in self._greeted if n not in there]:
+            name = self._greeted.pop(node)
+            if name is not None and self._nodes.get(name) == node:
+                del self._nodes[name]
+                self.events("node_gone", client=name)
+        new = [node for node in there if node not in self._greeted]
+        sent_to = self._push([(node, letter(self._greeting, {})) for node in new], "query")
+        for node, sent in zip(new, sent_to, strict=True):
+            if sent:
+                self._greeted[node] = None
+                self._hellos[sent] = node
+
+    def meet(self, seconds: float, enough: Callable[[], bool]) -> None:
+        """Waits for nodes to come and say who they are, until there are enough, or for so long."""
+        end = time.monotonic() + seconds
+        while True:
+            self.look(at_once=False)
+            busy = self._receive(None, {}, lambda *_: None)
+            if (not self._hellos and enough()) or time.monotonic() > end:
+                return
+            if not busy:
+                time.sleep(self.patience.poll)
+
+    def exchange(
+        self,
+        letters: dict[str, Callable[[frozenset[str]], RecordDict]],
+        kind: str,
+        accept: Callable[[str, dict[str, Any], Any], Any],
+        enough: int | None = None,
+    ) -> dict[str, Any]:
+        """What ``accept(name, about, arrays)`` makes of the replies, by name, of all who replied in time.
+
+        ``letters[name](lost)`` is the letter to a client that has said to have ``lost`` its "state", or a
+        "text" of the server; ``kind`` is Flower's message type. ``accept`` raises ``RefusedError`` for a
+        reply that is not what was agreed. It ends when all have replied, or at the deadline; ``enough``
+        replies end it after half of that time.
+        """
+        self._exchange += 1
+        self._forget()
+        waiting = {name: _Turn(make) for name, make in letters.items()}
+        got: dict[str, Any] = {}
+        began = time.monotonic()
+
+        def take(name: str, about, arrays) -> None:
+            turn = waiting.get(name)
+            if name in got or turn is None:
+                self.events("duplicate_reply", client=name)
+                return
+            status = about.get("status")
+            if status == "lost":
+                what = str(about.get("what"))
+                if what == "state":
+                    self.events("state_lost", client=name)
+                turn.lost |= {what}
+                turn.due = 0.0 if turn.tries < _AGAIN else None
+                return
+            try:
+                if status != "ok":
+                    said = "the site says: " if status == "failed" else ""
+                    raise RefusedError(f"{said}{about.get('why')}")
+                got[name] = accept(name, about, arrays)
+                if about.get("again"):
+                    self.events("reply_repeated", client=name)
+            except RefusedError as error:
+                self.events("reply_refused", client=name, why=str(error))
+                turn.due = time.monotonic() + self.patience.pause if turn.tries < _AGAIN else None
+
+        while len(got) < len(waiting):
+            now = time.monotonic()
+            late = now - began
+            if late > self.patience.deadline:
+                break
+            if enough is not None and len(got) >= enough and late > self.patience.deadline / 2:
+                break
+            turns = {n: t for n, t in waiting.items() if n not in got}
+            if all(t.due is None for t in turns.values()):
+                break
+            self._send({n: t for n, t in turns.items() if t.due is not None and t.due <= now}, kind)
+            if not self._receive(self._exchange, turns, take):
+                self.look(at_once=False)
+                time.sleep(self.patience.poll)
+        for name in waiting:
+            if name not in got:
+                self.events("no_reply", client=name)
+        return got
+
+    def _forget(self) -> None:
+        """Gives up on replies that can no longer come."""
+        now = time.monotonic()
+        self._outstanding = {m: s for m, s in self._outstanding.items() if now < s.until}
+
+    def _send(self, turns, kind: str) -> None:
+        there = {name: turn for name, turn in turns.items() if name in self._nodes}
+        letters = [(self._nodes[name], turn.make(turn.lost)) for name, turn in there.items()]
+        sent = self._push(letters, kind)
+        now = time.monotonic()
+        for turn in turns.values():
+            turn.due = now + self.patience.pause
+        for (name, turn), (_, content), message in zip(there.items(), letters, sent, strict=True):
+            if not message:
+                continue
+            self._outstanding[message] = _Sent(name, self._exchange, now + self._lifetime)
+            turn.tries += 1
+            turn.due = now + self.patience.resend
+            down = self.traffic.down + size_of(content["arrays"])
+            self.traffic = self.traffic._replace(down=down)
+
+    @property
+    def _lifetime(self) -> float:
+        """Seconds for which a letter and its reply are of use."""
+        return self.patience.deadline + self.patience.resend
+
+    def _push(self, letters, kind: str) -> list[str | None]:
+        if not letters:
+            return []
+        messages = [Message(content, node, kind, ttl=self._lifetime) for node, content in letters]
+        return list(self.grid.push_messages(messages))
+
+    def _receive(self, exchange, turns, take) -> bool:
+        """Looks for replies once; True where something came."""
+        asked = {**self._outstanding, **dict.fromkeys(self._hellos)}
+        replies = list(self.grid.pull_messages(list(asked))) if asked else []
+        hellos = dict(self._hellos)
+        for reply in replies:
+            message = reply.metadata.reply_to_message_id
+            # What was answered is not asked for again; a second reply in the same batch is told of.
+            self._outstanding.pop(message, None)
+            self._hellos.pop(message, None)
+            sent = asked.get(message)
+            if message in hellos:
+                self._hello(hellos[message], reply, turns)
+            elif sent is None:
+                self.events("unknown_reply")
+            elif reply.has_error():
+                self._failure(sent, reply.error, turns)
+            elif sent.exchange != exchange:
+                self.events("late_reply", client=sent.client)
+            else:
+                self._reply(sent, reply, take)
+        return bool(replies)
+
+    def _reply(self, sent: _Sent, reply: Message, take) -> None:
+        try:
+            about, arrays = opened(reply.content)
+            told = str(about.get("client"))
+            if told != sent.client:
+                raise RefusedError(f"it comes from a node that calls itself {told!r}")
+        except RefusedError as error:
+            about, arrays = {"status": "strange", "why": str(error)}, {}
+        self.traffic = self.traffic._replace(up=self.traffic.up + size_of(arrays))
+        take(sent.client, about, arrays)
+
+    def _failure(self, sent: _Sent, error, turns) -> None:
+        reason = " ".join(str(error.reason).split())[:200]
+        self.events("node_failed", client=sent.client, code=int(error.code), why=reason)
+        if sent.client in turns:
+            turns[sent.client].due = time.monotonic() + self.patience.pause
+
+    def _hello(self, node: int, reply: Message, turns) -> None:
+        """A node says who it is."""
+        try:
+            if reply.has_error():
+                raise RefusedError(" ".join(str(reply.error.reason).split())[:200])
+            about, _ = opened(reply.content)
+            name = str(about["client"])
+            if about["status"] != "ok":
+                if name:
+                    self.failed[name] = str(about.get("why"))
+                raise RefusedError(str(about.get("why")))
+            if about["version"].split(".")[:2] != accord.__version__.split(".")[:2]:
+                raise RefusedError(
+                    f"{name} has Accord {about['version']}, the server {accord.__version__}; install "
+                    "the same at both"
+                )
+            other = self._nodes.get(name)
+            if other not in (None, node):
+                raise RefusedError(f"{name!r} is the name of another node, too; give each its own")
+        except (RefusedError, KeyError) as error:
+            self.events("node_refused", node=str(node), why=str(error))
+            return
+        self.failed.pop(name, None)
+        back = name in self.cards
+        self.cards[name] = about
+        self._nodes[name], self._greeted[node] = node, name
+        self.events("node_back" if back else "node_met", client=name, rows=about["rows"])
+        if name in turns:
+            turns[name].due = 0.0
+
+
+class _Turn:
+    """One client in an exchange: its letter, how often it was sent, when it is due, None for no more."""
+
+    def __init__(self, make):
+        self.make, self.tries = make, 0
+        self.due: float | None = 0.0
+        self.lost: frozenset[str] = frozenset()

@@ -1,0 +1,291 @@
+"""The sites that take part in a run: who they are, what they are asked, and rounds with them.
+
+Membership may change: a site that misses several rounds in a row has left, and one that comes late may
+join. Either changes F, so that the method starts anew at the model it has come to: ``ChangedError`` says so.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accord.core.checks import is_number
+from accord.engines.job import check_whole
+from accord.flower.events import Events
+from accord.flower.post import Patience, Post, Traffic
+from accord.flower.rounds import Rounds
+from accord.flower.store import digest_of
+from accord.flower.wire import RefusedError, letter, tree_of
+from accord.problems.base import positive
+
+_PARTS = {
+    "constants": "constants",
+    "derivatives": "certificate",
+    "least": "certificate",
+    "report": "results",
+}
+"""Which part of a run a question belongs to; others belong to the fit."""
+
+
+class ChangedError(Exception):
+    """The method has to start anew, from the model that it has come to; the text says why."""
+
+
+class FailedError(RuntimeError):
+    """A run that cannot go on; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Who takes part, and how long the server waits for whom.
+
+    A run starts once ``min_clients`` sites have come, at most ``start_wait`` seconds from its start, and for
+    ``settle`` seconds no other (or ``max_clients`` have). A round ends when everyone asked has replied, or
+    after ``deadline`` seconds; with ``quorum``, a share of those asked, half of that is enough where so many
+    have. What has fewer replies is asked again. A site that misses ``leave_after`` rounds in a row has left
+    for good. ``late`` says whether sites that come later join: "join" or "refuse". ``resend``: seconds
+    after which a letter without a reply is sent again. ``poll``: seconds between looks for replies.
+    """
+
+    min_clients: int = 2
+    max_clients: int | None = None
+    start_wait: float = 600.0
+    settle: float = 10.0
+    deadline: float = 600.0
+    quorum: float = 1.0
+    leave_after: int = 3
+    late: str = "join"
+    resend: float = 120.0
+    poll: float = 0.1
+
+    def __post_init__(self):
+        check_whole("min_clients", self.min_clients, 1, 31)
+        check_whole("leave_after", self.leave_after, 1, 31)
+        if self.max_clients is not None:
+            check_whole("max_clients", self.max_clients, self.min_clients, 31)
+        for name in ("start_wait", "deadline", "resend", "poll"):
+            positive(name, getattr(self, name))
+        if not is_number(self.settle) or not 0 <= self.settle < math.inf:
+            raise ValueError(f"settle: got {self.settle!r}; accepted is a number of seconds >= 0")
+        if not is_number(self.quorum) or not 0 < self.quorum <= 1:
+            raise ValueError(f"quorum: got {self.quorum!r}; accepted is a share in (0, 1]")
+        if self.late not in ("join", "refuse"):
+            raise ValueError(f"late: got {self.late!r}; accepted are 'join' and 'refuse'")
+
+    @property
+    def patience(self) -> Patience:
+        """The same, as the post has it."""
+        return Patience(self.deadline, self.resend, min(2.0, self.resend), self.poll)
+
+
+class Reply(NamedTuple):
+    """A client's part of a round: ``message`` (None where it only measured), its ``numbers``, and f_i and
+    its gradient at the server's model where they were asked for."""
+
+    message: Any
+    numbers: dict[str, float]
+    value: float | None
+    gradient: Any
+
+
+class Sites:
+    """The members of a run, in the order that numbers them.
+
+    ``members``: their names; ``left``: those who have left, with the round; ``traffic``: by part of the run,
+    (exchanges, Traffic).
+    """
+
+    def __init__(self, post: Post, terms: Terms, events: Events, run: str):
+        self.post, self.terms, self.events, self.run = post, terms, events, run
+        self.members: list[str] = []
+        self.left: dict[str, str] = {}
+        self.traffic: dict[str, tuple[int, Traffic]] = {}
+        self._missed: dict[str, int] = {}
+        self._told: set[tuple[str, str]] = set()
+        self._plan = ""
+
+    def gather(self, wanted: list[str] | None = None) -> None:
+        """Waits for the sites that a run starts with, or for those ``wanted``; ``FailedError`` without them."""
+        terms, post = self.terms, self.post
+        least = len(wanted) if wanted else terms.min_clients
+        enough = (lambda: set(wanted) <= set(post.present)) if wanted else self._enough
+        self.events("waiting", clients=wanted or least, seconds=terms.start_wait)
+        post.meet(terms.start_wait, enough)
+        if len(post.present) >= least and not wanted and not self._full():
+            post.meet(terms.settle, self._full)
+        here = [n for n in wanted or [] if n in post.present] or in_order(post.present)
+        if len(here) < least:
+            failed = "; ".join(f"{name}: {why}" for name, why in post.failed.items())
+            lacking = (
+                f" ({', '.join(n for n in wanted if n not in here)} are missing)" if wanted else ""
+            )
+            raise FailedError(
+                f"{len(here)} of at least {least} clients came within {terms.start_wait:g} s{lacking}"
+                + (f"; not usable: {failed}" if failed else "")
+                + "; start more SuperNodes, or lower min-clients"
+            )
+        self._admit(here)
+
+    def _enough(self) -> bool:
+        return len(self.post.present) >= self.terms.min_clients
+
+    def _full(self) -> bool:
+        most = self.terms.max_clients
+        return most is not None and len(self.post.present) >= most
+
+    def _admit(self, names: list[str]) -> None:
+        most = self.terms.max_clients or len(names)
+        for name in names[most:]:
+            self.events("client_declined", client=name, why=f"max-clients is {most}")
+            self.left.setdefault(name, "declined")
+        self.members = names[:most]
+        self._missed = dict.fromkeys(self.members, 0)
+        self.events("members", clients=self.members)
+
+    def admit_late(self) -> None:
+        """Takes in the sites that have come since the run began."""
+        for name in self._late():
+            self.left.pop(name, None)
+            self.members.append(name)
+            self._missed[name] = 0
+            self.events("client_joined", client=name, rows=self.post.cards[name]["rows"])
+
+    def _late(self) -> list[str]:
+        """Sites that are there and may join."""
+        declined = [n for n, why in self.left.items() if why == "declined"]
+        late = [n for n in self.post.present if n not in self.members and n not in declined]
+        room = (self.terms.max_clients or math.inf) - len(self.members)
+        return in_order(late)[: int(min(room, len(late)))] if self.terms.late == "join" else []
+
+    def rows(self) -> dict[str, int]:
+        """The members' numbers of rows."""
+        return {name: int(self.post.cards[name]["rows"]) for name in self.members}
+
+    def agree_on(self, plan: str) -> None:
+        """The text from which every site makes its problem."""
+        self._plan = plan
+
+    def ask(self, what: str, about: dict[str, Any], arrays, like) -> dict[str, tuple[dict, dict]]:
+        """Every member's answer, by name: plain values, and trees of the shapes in ``like``, checked."""
+
+        def make(name):
+            return lambda lost: self._letter(
+                name, {"kind": "ask", "what": what, **about}, arrays, [self._plan], lost
+            )
+
+        def accept(name, told, record):
+            if "value" in told:
+                _finite(told["value"], "value")
+            return told, {key: tree_of(record, tree, key) for key, tree in like.items()}
+
+        part = _PARTS.get(what, "fit")
+        answers: dict[str, tuple[dict, dict]] = {}
+        while len(answers) < len(self.members):
+            missing = [n for n in self.members if n not in answers]
+            answers |= self._exchange(
+                {n: make(n) for n in missing}, "query", accept, None, [self._plan], part
+            )
+            self._count(missing, answers)
+        return answers
+
+    def round(self, rounds: Rounds, measured: bool) -> dict[str, Reply]:
+        """The replies of one round by name, of all who are needed; asked again until there are enough."""
+        works = rounds.participants()
+        asked = [n for n in self.members if n in works or measured]
+        rounds.begin()
+
+        def make(name):
+            def written(lost):
+                if "state" in lost and rounds.algorithm.recover_client is None:
+                    method = type(rounds.algorithm).__name__
+                    raise ChangedError(
+                        f"{name} has lost its state, which {method} cannot restore from a message"
+                    )
+                about, arrays = rounds.letter(name, name in works, measured, "state" in lost)
+                return self._letter(name, about, arrays, [self._plan, rounds.method], lost)
+
+            return written
+
+        def accept(name, told, record):
+            if (told.get("epoch"), told.get("round")) != (rounds.epoch, rounds.round):
+                raise RefusedError(f"it is of round {told.get('round')}, not {rounds.round}")
+            message = rounds.message_of(record) if name in works else None
+            numbers = {
+                key: _finite(told[key], key) for key in ("gradients", "iterations") if key in told
+            }
+            if not measured:
+                return Reply(message, numbers, None, None)
+            gradient = tree_of(record, rounds.x0, "gradient")
+            return Reply(message, numbers, _finite(told.get("value"), "value"), gradient)
+
+        needed = len(works) if rounds.algorithm.absent is None else self._quorum(len(works))
+        replies: dict[str, Reply] = {}
+        while True:
+            missing = [n for n in asked if n not in replies]
+            letters = {n: make(n) for n in missing}
+            enough, texts = max(needed - len(replies), 1), [self._plan, rounds.method]
+            replies |= self._exchange(letters, "train", accept, enough, texts)
+            self._count([n for n in missing if n in works], replies)
+            heard = [n for n in works if n in replies]
+            if len(heard) >= needed:
+                return replies
+            self.events("round_again", round=rounds.round, heard=heard, needed=needed)
+
+    def _quorum(self, count: int) -> int:
+        return max(1, math.ceil(self.terms.quorum * count - 1e-9))
+
+    def _letter(self, name, about, arrays, texts, lost):
+        untold = [t for t in texts if "text" in lost or (name, digest_of(t)) not in self._told]
+        head = {"run": self.run, "plan": digest_of(self._plan), "texts": untold}
+        return letter(head | about, arrays)
+
+    def _exchange(self, letters, kind, accept, enough, texts, part="fit"):
+        before = self.post.traffic
+
+        def accepted(name, told, record):
+            found = accept(name, told, record)
+            # Who has answered has what was sent along.
+            self._told |= {(name, digest_of(text)) for text in texts}
+            return found
+
+        found = self.post.exchange(letters, kind, accepted, enough)
+        after = self.post.traffic
+        count, so_far = self.traffic.get(part, (0, Traffic()))
+        moved = Traffic(so_far.up + after.up - before.up, so_far.down + after.down - before.down)
+        self.traffic[part] = count + 1, moved
+        return found
+
+    def _count(self, asked, replies) -> None:
+        """Counts who did not reply; who misses too many rounds has left for good."""
+        for name in asked:
+            self._missed[name] = 0 if name in replies else self._missed[name] + 1
+        gone = [n for n in self.members if self._missed[n] >= self.terms.leave_after]
+        for name in gone:
+            self.left[name] = "left"
+            self.members.remove(name)
+            self.events("client_left", client=name, missed=self._missed[name])
+        if gone and len(self.members) < self.terms.min_clients:
+            raise FailedError(
+                f"{', '.join(gone)} left, and {len(self.members)} clients are fewer than min-clients, "
+                f"{self.terms.min_clients}; the run resumes when they are back"
+            )
+        if gone:
+            raise ChangedError(f"{', '.join(gone)} left for good")
+        self.post.look(at_once=False)
+        if late := self._late():
+            raise ChangedError(f"{', '.join(late)} came to join")
+
+
+def _finite(value, name: str) -> float:
+    if not is_number(value) or not math.isfinite(value):
+        raise RefusedError(f"{name!r} is {value!r}; expected a finite number")
+    return float(value)
+
+
+def in_order(names) -> list[str]:
+    """Names as ``accord.data.read_sites`` orders them: whole numbers by size, else alphabetically."""
+    import polars as pl
+
+    from accord.data.frames import whole
+
+    names = list(names)
+    return [names[i] for i in whole(pl.Series(names, dtype=pl.String)).arg_sort()] if names else []

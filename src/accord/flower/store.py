@@ -1,0 +1,95 @@
+"""What a site keeps between rounds, in two phases, so that no end of a process loses or repeats a step.
+
+A client that has done round r keeps its state before and after it. The next letter says which of its
+rounds the server has acknowledged: if r, the new state stands; if the one before, the old one does. A letter
+for round r again gets the stored reply.
+"""
+
+import fcntl
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accord.files import write_whole
+from accord.flower import durable
+
+_KEPT_RUNS = 5
+"""Folders of earlier runs that stay, the newest ones."""
+
+
+class Kept(NamedTuple):
+    """``epoch``: which start of the method; ``before`` and ``after``: the rounds whose states ``old`` and
+    ``new`` are, by leaf; ``about`` and ``reply``: what was answered to the latter."""
+
+    epoch: int
+    before: int
+    after: int
+    old: dict[str, np.ndarray]
+    new: dict[str, np.ndarray]
+    about: dict[str, Any]
+    reply: dict[str, np.ndarray]
+
+
+class Store:
+    """The folder of one client, with a folder for each run."""
+
+    def __init__(self, folder: Path, run: str):
+        self.folder = Path(folder) / run
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._forget_old_runs()
+
+    def _forget_old_runs(self) -> None:
+        runs = [f for f in self.folder.parent.iterdir() if f.is_dir() and (f / "lock").exists()]
+        runs.sort(key=lambda f: f.stat().st_mtime)
+        for old in runs[:-_KEPT_RUNS]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps out other processes of the same client, as for a letter that was sent again."""
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def text(self, digest: str) -> str | None:
+        """A text that the server sent earlier, by its digest."""
+        path = self.folder / f"{digest}.json"
+        text = path.read_text() if path.exists() else None
+        return text if text is not None and digest_of(text) == digest else None
+
+    def keep_text(self, text: str) -> None:
+        """Keeps a text of the server, to be named by its digest from now on."""
+        write_whole(self.folder / f"{digest_of(text)}.json", text, durable=True)
+
+    def load(self) -> Kept | None:
+        """What was kept last, or None."""
+        found = durable.load(self.folder / "state.npz")
+        if found is None:
+            return None
+        about, arrays = found
+        parts: dict[str, dict[str, np.ndarray]] = {"old": {}, "new": {}, "reply": {}}
+        for name, array in arrays.items():
+            part, rest = name.split("/", 1)
+            parts[part][rest] = array
+        return Kept(**about, **parts)
+
+    def save(self, kept: Kept) -> None:
+        """Keeps the states of two rounds, and the reply to the later one."""
+        fields = kept._asdict()
+        arrays = {
+            f"{part}/{name}": array
+            for part in ("old", "new", "reply")
+            for name, array in fields.pop(part).items()
+        }
+        durable.save(self.folder / "state.npz", fields, arrays)
+
+
+def digest_of(text: str) -> str:
+    """The name of a text: 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

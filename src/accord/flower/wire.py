@@ -1,0 +1,146 @@
+"""What crosses the wire: parameter trees and plain values as Flower's records, and what may come back."""
+
+import dataclasses
+import json
+from typing import Any
+
+import jax
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from accord import oracles
+from accord.algorithms import REGISTRY, LinearDecay
+from accord.core.checks import closest
+
+_HEADER = 4096
+"""More bytes than the header of an array in NumPy's format has."""
+
+
+class RefusedError(ValueError):
+    """A letter that is not what was agreed; its text says what is wrong with it."""
+
+
+def flatten(tree, prefix: str) -> dict[str, np.ndarray]:
+    """A tree's leaves as NumPy arrays, by ``prefix`` and their path in the tree."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(arrays: dict[str, np.ndarray], like, prefix: str):
+    """The tree of ``flatten``, in the structure of ``like``."""
+    paths, structure = jax.tree_util.tree_flatten_with_path(like)
+    names = [prefix + jax.tree_util.keystr(path) for path, _ in paths]
+    return jax.tree_util.tree_unflatten(structure, [arrays[name] for name in names])
+
+
+def letter(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> RecordDict:
+    """A message's content: plain values, and named arrays."""
+    records = {name: Array(np.asarray(a, order="C")) for name, a in arrays.items()}
+    return RecordDict(
+        {"accord": ConfigRecord({"about": json.dumps(about)}), "arrays": ArrayRecord(records)}
+    )
+
+
+def opened(content: RecordDict) -> tuple[dict[str, Any], ArrayRecord]:
+    """(plain values, arrays) of a ``letter``; ``RefusedError`` for anything else."""
+    try:
+        about = json.loads(str(content["accord"]["about"]))
+        arrays = content["arrays"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RefusedError(f"it is no letter of Accord ({type(error).__name__}: {error})") from None
+    if not isinstance(about, dict) or not isinstance(arrays, ArrayRecord):
+        raise RefusedError("it is no letter of Accord")
+    return about, arrays
+
+
+def tree_of(record: ArrayRecord, like, prefix: str):
+    """The tree under ``prefix``, as NumPy arrays, where it is exactly of the shapes and dtypes of ``like``.
+
+    Raises ``RefusedError`` naming the array that is missing, unknown, of another shape or dtype, too large, or
+    not finite. Sizes are looked at before anything is decoded.
+    """
+    paths, structure = jax.tree_util.tree_flatten_with_path(like)
+    wanted = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
+    given = [name for name in record if name.startswith(prefix)]
+    strange = [name for name in given if name not in wanted]
+    lacking = [name for name in wanted if name not in record]
+    if strange or lacking:
+        what = f"unknown array {strange[0]!r}" if strange else f"no array {lacking[0]!r}"
+        raise RefusedError(f"{what}; expected are {', '.join(wanted)}")
+    return jax.tree_util.tree_unflatten(
+        structure, [_array(name, record[name], leaf) for name, leaf in wanted.items()]
+    )
+
+
+def _array(name: str, array: Array, like) -> np.ndarray:
+    shape, dtype = tuple(np.shape(like)), np.dtype(like.dtype)
+    most = int(np.prod(shape)) * dtype.itemsize + _HEADER
+    if len(array.data) > most:
+        raise RefusedError(f"{name!r} has {len(array.data):,} bytes; expected at most {most:,}")
+    try:
+        value = array.numpy()
+    except Exception as error:
+        raise RefusedError(f"{name!r} cannot be decoded ({type(error).__name__})") from None
+    if value.dtype != dtype:
+        raise RefusedError(f"{name!r} is {value.dtype}; expected {dtype}")
+    if value.shape != shape:
+        raise RefusedError(f"{name!r} has shape {value.shape}; expected {shape}")
+    if not np.isfinite(value).all():
+        raise RefusedError(f"{name!r} has a NaN or infinite entry")
+    return value
+
+
+def size_of(arrays) -> int:
+    """Bytes of the arrays of a record or dictionary, from their shapes and dtypes."""
+    total = 0
+    for array in arrays.values():
+        total += int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+    return total
+
+
+_PARTS = {name: getattr(oracles, name) for name in oracles.__all__} | {"LinearDecay": LinearDecay}
+"""Classes that a field of an algorithm may be of."""
+
+
+def described(algorithm, classes: dict[str, type] = REGISTRY) -> dict[str, Any]:
+    """An algorithm in plain values: its class by name, one of ``classes``, and its fields.
+
+    Raises ``ValueError`` for a class the sites do not know, or a field that cannot travel, as a function.
+    """
+    name = type(algorithm).__name__
+    if classes.get(name) is not type(algorithm):
+        raise ValueError(
+            f"algorithm: {name} is not known at the sites; give its class to both apps: "
+            f"server_app(..., classes=[{name}]) and client_app(..., classes=[{name}])"
+        )
+    fields = {}
+    for field in dataclasses.fields(algorithm):
+        value = getattr(algorithm, field.name)
+        if dataclasses.is_dataclass(value):
+            value = described(value, _PARTS | classes)
+        elif isinstance(value, np.generic):
+            value = value.item()
+        if not isinstance(value, dict | str | int | float | bool | None):
+            raise ValueError(
+                f"{name}({field.name}=...): {value!r} cannot be sent to the sites; accepted are numbers, "
+                "text, and known classes such as LinearDecay"
+            )
+        fields[field.name] = value
+    return {"class": name, "fields": fields}
+
+
+def rebuilt(description: dict[str, Any], classes: dict[str, type] = REGISTRY):
+    """The algorithm of ``described``; ``ValueError`` for a class that is not known here."""
+    name = description["class"]
+    if name not in classes:
+        raise ValueError(closest(str(name), classes, "algorithm"))
+    fields = {
+        key: rebuilt(value, _PARTS | classes) if isinstance(value, dict) else value
+        for key, value in description["fields"].items()
+    }
+    return classes[name](**fields)
+
+
+def known_classes(classes) -> dict[str, type]:
+    """The registry and the user's own classes, by name."""
+    return REGISTRY | {cls.__name__: cls for cls in classes}
