@@ -23,7 +23,9 @@ class LocalGrid(Grid):
         self.names = dict(enumerate(apps, 100))
         self._apps = apps
         self._contexts = {
-            name: Context(1, node, {"client": name, **configs[name]}, RecordDict(), run_config or {})
+            name: Context(
+                1, node, {"client": name, **configs[name]}, RecordDict(), run_config or {}
+            )
             for node, name in self.names.items()
         }
         self.gone: set[str] = set()
@@ -47,7 +49,9 @@ class LocalGrid(Grid):
 
     def rename(self, name: str) -> None:
         """The node starts anew under another number, as it does without authentication."""
-        self.names = {n: m for n, m in self.names.items() if m != name} | {max(self.names) + 1: name}
+        self.names = {n: m for n, m in self.names.items() if m != name} | {
+            max(self.names) + 1: name
+        }
 
     def push_messages(self, messages):
         ids = []

@@ -2,12 +2,14 @@
 
 import ast
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from accord import oracles
 from accord.core.checks import closest
 
 
-def parse_method(text: str, known: dict[str, type] | None = None):
+def parse_method(text: str, known: Mapping[str, type] | None = None):
     """One instance from ``"GPDMM:local_steps=5"``."""
     chosen = parse_methods(text, known)
     if len(chosen) > 1:
@@ -15,7 +17,7 @@ def parse_method(text: str, known: dict[str, type] | None = None):
     return chosen[0]
 
 
-def parse_methods(text: str, known: dict[str, type] | None = None) -> list:
+def parse_methods(text: str, known: Mapping[str, type] | None = None) -> list:
     """Instances from ``"GPDMM,FedPD:skip_probability=0.3"``, of the classes ``known`` by name (None: the
     registry's)."""
     from accord.algorithms import REGISTRY
@@ -25,7 +27,7 @@ def parse_methods(text: str, known: dict[str, type] | None = None) -> list:
     ]
 
 
-def _method(entry: str, classes: dict):
+def _method(entry: str, classes: Mapping[str, Any]):
     name, *given = entry.split(":")
     if name not in classes:
         raise ValueError(closest(name, classes, "methods"))

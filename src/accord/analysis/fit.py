@@ -25,6 +25,7 @@ from accord.data.frames import joined
 from accord.data.sites import Site, read_sites
 from accord.engines import run
 from accord.engines.job import check_whole
+from accord.files import write_whole
 from accord.problems.base import non_negative, positive
 from accord.report.labels import spelled
 
@@ -143,6 +144,22 @@ class Fit:
         from accord.report.fits import write_report
 
         return write_report(self, path, title)
+
+    def save(self, folder, title: str | None = None) -> dict[str, Path]:
+        """Writes model.json, fit.json and report.html into a folder, which is made if need be.
+
+        All is made before anything is written. Gives the paths by name.
+        """
+        from accord.report.fits import render
+
+        contents = {
+            "model": ("model.json", self.model.to_json()),
+            "result": ("fit.json", self.to_json()),
+            "report": ("report.html", render(self, title)),
+        }
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        return {what: write_whole(folder / name, c) for what, (name, c) in contents.items()}
 
     def pictures(self, folder) -> list[Path]:
         """Writes the report's pictures as PNG files into a folder, which is made if need be."""

@@ -84,10 +84,8 @@ def fit_command(
 ) -> None:
     """Fit one model to the rows of all clients, equal to the pooled fit, with a certificate."""
     from accord.analysis.fit import fit
-    from accord.report.fits import render
 
-    files = {"model": "model.json", "result": "fit.json", "report": "report.html"}
-    _check_folder(output, files.values())
+    _check_folder(output, ("model.json", "fit.json", "report.html"))
     check_whole("rounds", rounds, 1, 31)
     keep_programs()
     with _Progress() as progress:
@@ -100,12 +98,7 @@ def fit_command(
             compare_local=local, progress=progress,
         )  # fmt: skip
     title = f"{Path(data).name}: {found.model.schema.explained[0].name}"
-    # All is made before anything is written.
-    contents = found.model.to_json(), found.to_json(), render(found, title)
-    written: dict[str, Any] = {
-        what: write_file(output / name, content)
-        for (what, name), content in zip(files.items(), contents, strict=True)
-    }
+    written: dict[str, Any] = dict(found.save(output, title))
     if pictures:
         written["pictures"] = ", ".join(map(str, found.pictures(output)))
     found.print()

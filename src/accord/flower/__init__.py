@@ -1,4 +1,4 @@
-"""Accord over Flower: the same algorithms where rows stay at the sites. Needs the extra ``accord[flower]``."""
+"""Accord over Flower: the same algorithms where rows stay at the sites (the extra ``flower``)."""
 
 try:
     import flwr  # noqa: F401
@@ -8,6 +8,8 @@ except ModuleNotFoundError as error:
     ) from None
 
 from accord.flower.client import client_app
+from accord.flower.server import server_app
+from accord.flower.session import Options
 from accord.flower.sites import Terms
 
-__all__ = ["Terms", "client_app"]
+__all__ = ["Options", "Terms", "client_app", "server_app"]

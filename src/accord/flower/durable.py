@@ -16,7 +16,8 @@ def save(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> No
     """Writes plain values and named arrays to a file, whole or not at all, and to the disk itself."""
     buffer = io.BytesIO()
     text = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    np.savez(buffer, **{_ABOUT: text}, **{f"/{k}": v for k, v in arrays.items()})
+    named: dict[str, Any] = {_ABOUT: text} | {f"/{k}": v for k, v in arrays.items()}
+    np.savez(buffer, **named)
     write_whole(path, buffer.getvalue(), durable=True)
 
 

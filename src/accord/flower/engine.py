@@ -140,6 +140,7 @@ class Engine:
         durable.save(self._checkpoint, about, arrays)
 
     def _run(self, problem, code, stop) -> Run:
+        assert self.rounds is not None
         state = self.rounds
         table = {
             n: np.array(c) for n, c in zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from flwr.app import Message, RecordDict
+from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 import accord
@@ -226,7 +226,7 @@ class Post:
             if told != sent.client:
                 raise RefusedError(f"it comes from a node that calls itself {told!r}")
         except RefusedError as error:
-            about, arrays = {"status": "strange", "why": str(error)}, {}
+            about, arrays = {"status": "strange", "why": str(error)}, ArrayRecord()
         self.traffic = self.traffic._replace(up=self.traffic.up + size_of(arrays))
         take(sent.client, about, arrays)
 

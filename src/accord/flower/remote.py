@@ -37,7 +37,8 @@ class RemoteProblem(Problem):
     """
 
     def __init__(self, template, rows: dict[str, int], ask: Callable, weights: str = "rows"):
-        self._template, self._ask, self._answers = template, ask, {}
+        self._template, self._ask = template, ask
+        self._answers: dict[tuple, list[tuple[dict, dict]]] = {}
         self.clients: Any = RemoteClients(tuple(rows), np.array(list(rows.values())))
         sizes = self.clients.sizes.astype(float)
         totals = sizes if weights == "rows" else (sizes > 0).astype(float)

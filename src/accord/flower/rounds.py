@@ -87,10 +87,8 @@ class Rounds:
         self._inbox = flatten(inbox, "inbox")
         # Where the inbox is not, or does not hold, the model, it goes beside it.
         held = getattr(inbox, "x", inbox)
-        same = jax.tree.structure(held) == jax.tree.structure(self.server.x) and all(
-            np.array_equal(a, b)
-            for a, b in zip(jax.tree.leaves(held), jax.tree.leaves(self.server.x), strict=True)
-        )
+        (a, one), (b, other) = (jax.tree.flatten(part) for part in (held, self.server.x))
+        same = one == other and all(map(np.array_equal, a, b))
         self._model = {} if same else flatten(self.x, "model")
 
     def letter(self, name: str, works: bool, measured: bool, lost: bool):

@@ -38,7 +38,7 @@ class _Anyone:
 
 
 class Shapes(NamedTuple):
-    """Shape structs: ``server`` (its ``key`` left out), and one client's ``inbox``, ``state``, ``message``."""
+    """Shape structs: ``server`` without its key, and one client's ``inbox``, ``state`` and ``message``."""
 
     server: Any
     inbox: Any

@@ -1,5 +1,6 @@
 """What one data holder computes: sums at a model, and its part of a round."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -80,7 +81,7 @@ class Step(NamedTuple):
 class Worker:
     """A site's problem and the methods that run on it."""
 
-    def __init__(self, problem: Problem, classes: dict[str, type] = REGISTRY):
+    def __init__(self, problem: Problem, classes: Mapping[str, type] = REGISTRY):
         self.problem, self._classes = problem, classes
         self.x = jax.tree.map(np.asarray, problem.initial())
 

@@ -104,7 +104,7 @@ class Sites:
         self._plan = ""
 
     def gather(self, wanted: list[str] | None = None) -> None:
-        """Waits for the sites that a run starts with, or for those ``wanted``; ``FailedError`` without them."""
+        """Waits for the sites that a run starts with, or those ``wanted``; ``FailedError`` without them."""
         terms, post = self.terms, self.post
         least = len(wanted) if wanted else terms.min_clients
         enough = (lambda: set(wanted) <= set(post.present)) if wanted else self._enough

@@ -77,7 +77,8 @@ class Store:
         for name, array in arrays.items():
             part, rest = name.split("/", 1)
             parts[part][rest] = array
-        return Kept(**about, **parts)
+        fields: dict[str, Any] = about | parts
+        return Kept(**fields)
 
     def save(self, kept: Kept) -> None:
         """Keeps the states of two rounds, and the reply to the later one."""

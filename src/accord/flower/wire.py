@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -56,8 +57,8 @@ def opened(content: RecordDict) -> tuple[dict[str, Any], ArrayRecord]:
 def tree_of(record: ArrayRecord, like, prefix: str):
     """The tree under ``prefix``, as NumPy arrays, where it is exactly of the shapes and dtypes of ``like``.
 
-    Raises ``RefusedError`` naming the array that is missing, unknown, of another shape or dtype, too large, or
-    not finite. Sizes are looked at before anything is decoded.
+    Raises ``RefusedError`` naming the array that is missing, unknown, of another shape or dtype, too large
+    or not finite. Sizes are looked at before anything is decoded.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
@@ -98,11 +99,13 @@ def size_of(arrays) -> int:
     return total
 
 
-_PARTS = {name: getattr(oracles, name) for name in oracles.__all__} | {"LinearDecay": LinearDecay}
+_PARTS: dict[str, Any] = {name: getattr(oracles, name) for name in oracles.__all__} | {
+    "LinearDecay": LinearDecay
+}
 """Classes that a field of an algorithm may be of."""
 
 
-def described(algorithm, classes: dict[str, type] = REGISTRY) -> dict[str, Any]:
+def described(algorithm, classes: Mapping[str, type] = REGISTRY) -> dict[str, Any]:
     """An algorithm in plain values: its class by name, one of ``classes``, and its fields.
 
     Raises ``ValueError`` for a class the sites do not know, or a field that cannot travel, as a function.
@@ -114,10 +117,10 @@ def described(algorithm, classes: dict[str, type] = REGISTRY) -> dict[str, Any]:
             f"server_app(..., classes=[{name}]) and client_app(..., classes=[{name}])"
         )
     fields = {}
-    for field in dataclasses.fields(algorithm):
+    for field in dataclasses.fields(classes[name]):
         value = getattr(algorithm, field.name)
         if dataclasses.is_dataclass(value):
-            value = described(value, _PARTS | classes)
+            value = described(value, {**_PARTS, **classes})
         elif isinstance(value, np.generic):
             value = value.item()
         if not isinstance(value, dict | str | int | float | bool | None):
@@ -129,18 +132,18 @@ def described(algorithm, classes: dict[str, type] = REGISTRY) -> dict[str, Any]:
     return {"class": name, "fields": fields}
 
 
-def rebuilt(description: dict[str, Any], classes: dict[str, type] = REGISTRY):
+def rebuilt(description: dict[str, Any], classes: Mapping[str, type] = REGISTRY):
     """The algorithm of ``described``; ``ValueError`` for a class that is not known here."""
     name = description["class"]
     if name not in classes:
         raise ValueError(closest(str(name), classes, "algorithm"))
     fields = {
-        key: rebuilt(value, _PARTS | classes) if isinstance(value, dict) else value
+        key: rebuilt(value, {**_PARTS, **classes}) if isinstance(value, dict) else value
         for key, value in description["fields"].items()
     }
     return classes[name](**fields)
 
 
-def known_classes(classes) -> dict[str, type]:
+def known_classes(classes) -> dict[str, Any]:
     """The registry and the user's own classes, by name."""
     return REGISTRY | {cls.__name__: cls for cls in classes}
