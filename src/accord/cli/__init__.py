@@ -1,6 +1,6 @@
 """The command ``accord``."""
 
-from accord.cli import compare, datasets, fit, inform, network
+from accord.cli import compare, datasets, fit, flower, inform, network
 from accord.cli.app import app
 
-__all__ = ["app", "compare", "datasets", "fit", "inform", "network"]
+__all__ = ["app", "compare", "datasets", "fit", "flower", "inform", "network"]

@@ -82,7 +82,9 @@ class _Desk:
         if about["kind"] == "hello":
             card = self._source(name, context).card(about)
             return {"version": accord.__version__, **card}, {}
-        store = Store(_state_folder(name, context), about["run"])
+        folder = _state_folder(name, context)
+        _keep_programs(folder)
+        store = Store(folder, about["run"])
         with store.alone():
             for text in about["texts"]:
                 store.keep_text(text)
@@ -240,6 +242,14 @@ def _opened_source(objective, context: Context):
 
     names, load = opened_table(Path(str(path)), "data")
     return Table(load(names))
+
+
+def _keep_programs(folder: Path) -> None:
+    """Keeps compiled programs at the site, since each letter may find a new process."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        jax.config.update("jax_compilation_cache_dir", str(folder / "programs"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def _state_folder(name: str, context: Context) -> Path:
