@@ -22,6 +22,9 @@ SILENT = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+NOT_ACTIVATED = (
+    "[code: 2004]"  # an unknown key and a key in use alike; only the SuperLink's log tells
+)
 # Reads the process groups that run (named again, they have ended); ends those left when its reader ends.
 GUARD = """
 import os, signal, sys
@@ -121,14 +124,17 @@ class Deployment:
         self._await("superlink", lambda: listens(self.address), timeout)
 
     def start(self, name: str, timeout: float = 120) -> None:
-        """Starts a SuperNode and waits until it is in; a key still in use is tried again meanwhile."""
+        """Starts a registered SuperNode and waits until it is in, trying again while its key counts as used.
+
+        The SuperLink frees the key of a SuperNode that was killed some 60 s after its last heartbeat.
+        """
         end = time.monotonic() + timeout
         while True:
             self.launch(name)
             try:
                 return self.settle(name)
             except RefusedError as refusal:
-                if "already active" not in str(refusal) or time.monotonic() > end:
+                if NOT_ACTIVATED not in str(refusal) or time.monotonic() > end:
                     raise
             time.sleep(2)
 

@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from accord.files import write_whole
 
 HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*")
-NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class Certificates(NamedTuple):
@@ -55,8 +55,8 @@ def write_certificates(
     for node in nodes:
         if not NODE.fullmatch(node):
             raise ValueError(
-                f"nodes: got {node!r}; a name becomes a file's name: letters, digits, '.', '-' and '_' are "
-                "accepted, and it does not begin with '.' or '-'"
+                f"nodes: got {node!r}; a name becomes a file's name: up to 64 letters, digits, '.', '-' and "
+                "'_' are accepted, not beginning with '.' or '-'"
             )
     alternatives = [_alternative(host) for host in hosts]
     if isinstance(days, bool) or not isinstance(days, int):
