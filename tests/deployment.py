@@ -264,6 +264,8 @@ class Run:
     @property
     def status(self) -> str:
         """As the SuperLink tells it: pending, running, finished:completed, finished:failed, ..."""
+        if self.id is None:
+            raise RuntimeError(f"the run was not taken: {self.log}")
         output = self.deployment.flwr("list", "loopback", "--run-id", self.id).communicate()[0]
         found = re.search(r"(pending|starting|running|finished:\w+)", output)
         if found is None:

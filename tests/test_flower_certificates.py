@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-pytest.importorskip("cryptography", reason="the extra flower is not installed")
+pytest.importorskip("flwr", reason="the extra flower is not installed")
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
