@@ -157,8 +157,11 @@ class Deployment:
         process = self.processes.pop(name, None)
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        # The SuperLink's SuperExec, with the ServerApp below it, leaves the SuperLink's process group.
+        below = descendants(process.pid)
+        for end, target in [(os.killpg, process.pid), *((os.kill, pid) for pid in below)]:
+            with contextlib.suppress(ProcessLookupError):
+                end(target, signal.SIGKILL)
         process.wait()
         self._tell_guard(process.pid)
 
@@ -200,7 +203,7 @@ class Deployment:
         return {**self.environment, "FLWR_HOME": str(self.folder / home)}
 
     def _spawn(self, name: str, command: list, home: str | None = None) -> None:
-        """In a process group of its own, so that all its descendants end with it."""
+        """In a process group of its own, which ends as a whole."""
         if name in self.processes:
             if self.processes[name].poll() is None:
                 raise RuntimeError(f"{name} runs already; stop it first")
