@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from accord.core import keys, messages, next_server, parameters
-from accord.flower.shapes import first_server, shapes_of
+from accord.flower.shapes import Shapes, first_server
 from accord.flower.store import digest_of
 from accord.flower.wire import described, flatten, tree_of, unflatten
 
@@ -44,7 +44,7 @@ class Rounds:
             self._weights = jnp.asarray(list(weights.values()), dtype)
             self._regulariser = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), regulariser)
             self.server = first_server(algorithm, self.x0)
-            self.shapes = shapes_of(algorithm, self.x0, self._regulariser)
+            self.shapes = Shapes(algorithm, self.x0, self._regulariser)
             first = self._first_message()
         self.heard = len(self.names) if heard is None else heard
         self.round = 0

@@ -1,6 +1,7 @@
 """The shapes of what a method sends and keeps, without any client's rows."""
 
-from typing import Any, NamedTuple
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,28 +38,46 @@ class _Anyone:
         return x
 
 
-class Shapes(NamedTuple):
-    """Shape structs: ``server`` without its key, and one client's ``inbox``, ``state`` and ``message``."""
+class Shapes:
+    """Shape structs of what a resolved algorithm sends and keeps for models like x, a tree of arrays.
 
-    server: Any
-    inbox: Any
-    state: Any
-    message: Any
+    ``server`` without its key; one client's ``inbox``, ``state`` and ``message``. Each is found when it is
+    first wanted: tracing a client's work takes a while.
+    """
 
+    def __init__(self, algorithm, x, regulariser=None):
+        self._algorithm, self._x, self._regulariser = algorithm, x, regulariser
 
-def shapes_of(algorithm, x, regulariser=None) -> Shapes:
-    """What a resolved algorithm sends and keeps for models like x, a tree of arrays."""
+    def _shape(self, function) -> Any:
+        with jax.enable_x64(True):
+            return jax.eval_shape(function, self._x)
 
-    def trace(x):
-        server = first_server(algorithm, x)
-        inbox = algorithm.broadcast(server)
+    @functools.cached_property
+    def inbox(self) -> Any:
+        return self._shape(lambda x: self._algorithm.broadcast(first_server(self._algorithm, x)))
+
+    @functools.cached_property
+    def state(self) -> Any:
+        return self._shape(lambda x: self._algorithm.init_client(x, _Anyone()))
+
+    @functools.cached_property
+    def message(self) -> Any:
+        return self._shape(self._message)
+
+    @functools.cached_property
+    def server(self) -> Any:
+        return self._shape(self._server)
+
+    def _message(self, x):
+        algorithm = self._algorithm
+        inbox = algorithm.broadcast(first_server(algorithm, x))
         state = algorithm.init_client(x, _Anyone())
-        _, message, _ = algorithm.client(state, inbox, _Anyone(), keys.run_key(0))
-        after = next_server(algorithm, server, message, 1.0, regulariser)
-        return keys.with_key(after, 0), inbox, state, message
+        return algorithm.client(state, inbox, _Anyone(), keys.run_key(0))[1]
 
-    with jax.enable_x64(True):
-        return Shapes(*jax.eval_shape(trace, x))
+    def _server(self, x):
+        server, message = first_server(self._algorithm, x), self._message(x)
+        after = next_server(self._algorithm, server, message, 1.0, self._regulariser)
+        return keys.with_key(after, 0)
 
 
 def first_server(algorithm, x):

@@ -16,7 +16,7 @@ from accord.analysis.schema import Schema
 from accord.analysis.summaries import Request, summarise
 from accord.core import keys, parameters
 from accord.data.sites import Site
-from accord.flower.shapes import shapes_of
+from accord.flower.shapes import Shapes
 from accord.problems import Problem
 from accord.theory import constants
 
@@ -85,25 +85,27 @@ class Worker:
         self.problem, self._classes = problem, classes
         self.x = jax.tree.map(np.asarray, problem.initial())
 
-    def objective(self, algorithm):
-        """The site's f_i, laid out for the method."""
-        return self.problem.client_objective(0, algorithm.needs)
+    def _objective(self, algorithm):
+        """The site's f_i, laid out for the method, with a client axis of length one."""
+        return self.problem.prepare(algorithm.needs).objectives[0]
 
     def shapes(self, algorithm):
         """The shapes of what the method sends and keeps."""
-        return shapes_of(algorithm, self.x)
+        return Shapes(algorithm, self.x)
 
     def first_state(self, algorithm, x):
         """The client's state before its first round."""
         with jax.enable_x64(True):
-            return algorithm.init_client(_on_device(x), self.objective(algorithm))
+            numbers, structure = parameters.split(algorithm)
+            start = _first(structure, numbers, _on_device(x), self._objective(algorithm))
+            return jax.tree.map(np.asarray, start)
 
     def step(
         self, algorithm, state, inbox, model, seed: int, round_: int, client: int, measured: bool
     ):
         """One round as client number ``client`` of all."""
         numbers, structure = parameters.split(algorithm)
-        objective = self.objective(algorithm)
+        objective = self._objective(algorithm)
         with jax.enable_x64(True):
             out = _step(
                 structure, measured, numbers, _on_device(state), _on_device(inbox), _on_device(model),
@@ -139,9 +141,16 @@ def _on_device(tree):
     return jax.tree.map(jnp.asarray, tree)
 
 
+@partial(jax.jit, static_argnums=0)
+def _first(structure, numbers, x, objective):
+    algorithm = parameters.join(numbers, structure)
+    return algorithm.init_client(x, jax.tree.map(lambda leaf: leaf[0], objective))
+
+
 @partial(jax.jit, static_argnums=(0, 1))
 def _step(structure, measured, numbers, state, inbox, model, objective, seed, round_, client):
     algorithm = parameters.join(numbers, structure)
+    objective = jax.tree.map(lambda leaf: leaf[0], objective)
     key = keys.client_key(keys.round_key(keys.run_key(seed), round_), client)
     new, message, info = algorithm.client(state, inbox, objective, key)
     new = jax.tree.map(lambda a, b: jnp.asarray(a).astype(b.dtype), new, state)
