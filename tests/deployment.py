@@ -68,6 +68,8 @@ class Deployment:
         self.processes: dict[str, subprocess.Popen] = {}
         self.runs: list[Run] = []
         self.address = f"127.0.0.1:{free_port()}"
+        # Where SuperNodes find the SuperLink: a test may put something in between.
+        self.door = self.address
 
     def __enter__(self):
         self.guard = subprocess.Popen(
@@ -142,7 +144,7 @@ class Deployment:
     def launch(self, name: str, key: str | None = None, config: str | None = None) -> None:
         """Starts a SuperNode without waiting, with its own key and configuration or the given ones."""
         command = ["flower-supernode", "--root-certificates", self.certificates.ca]
-        command += ["--superlink", self.address]
+        command += ["--superlink", self.door]
         command += ["--auth-supernode-private-key", self.certificates.nodes[key or name]]
         command += ["--host", "127.0.0.1", "--port", str(free_port())]
         config = self.nodes.get(name, "") if config is None else config

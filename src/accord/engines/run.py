@@ -171,13 +171,18 @@ def _reference(problem, wanted, stop):
     return found
 
 
+def bounds_of(stop, problem) -> tuple[float, float]:
+    """(gradient norm, gap) at which a run stops; -1 is never reached."""
+    if stop is None:
+        return -1.0, -1.0
+    known = stop.distance is not None
+    return stop.thresholds(constants(problem).global_strong_convexity if known else None)
+
+
 def yardstick_of(job, stop, reference) -> Yardstick:
     """What a run is held against: the stop's bounds, and what would be divergence from its start."""
     problem = job.problem
-    norm = gap = -1.0
-    if stop is not None:
-        known = stop.distance is not None
-        norm, gap = stop.thresholds(constants(problem).global_strong_convexity if known else None)
+    norm, gap = bounds_of(stop, problem)
     # The scale of gradients: at x0, or at the default start where x0 is optimal for every client.
     surveys = [problem.survey(job.x0), problem.survey(problem.initial())]
     spread = max(apart + float(tree.norm(gradient)) for _, gradient, apart in surveys)

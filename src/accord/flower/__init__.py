@@ -11,5 +11,6 @@ from accord.flower.client import client_app
 from accord.flower.server import server_app
 from accord.flower.session import Options
 from accord.flower.sites import Terms
+from accord.flower.strategy import AccordStrategy
 
-__all__ = ["Options", "Terms", "client_app", "server_app"]
+__all__ = ["AccordStrategy", "Options", "Terms", "client_app", "server_app"]

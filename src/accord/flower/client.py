@@ -21,7 +21,6 @@ from accord.flower.wire import (
     known_classes,
     letter,
     opened,
-    rebuilt,
     tree_of,
     unflatten,
 )
@@ -110,9 +109,7 @@ class _Desk:
 
     def _round(self, worker: Worker, store: Store, about, arrays: ArrayRecord):
         """The client's part of a round, once, however often it is asked for."""
-        description = json.loads(_text(store, about["method"]))
-        algorithm = rebuilt(description, self._classes)
-        shapes = worker.shapes(algorithm)
+        algorithm, shapes = worker.method(_text(store, about["method"]))
         inbox = tree_of(arrays, shapes.inbox, "inbox")
         model = inbox
         if about["model"] == "apart":

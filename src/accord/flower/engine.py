@@ -13,13 +13,13 @@ from accord.core import Status, status
 from accord.engines import Run, Stop
 from accord.engines.history import INTEGERS, History
 from accord.engines.job import make_job
-from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING, judge
-from accord.engines.run import yardstick_of
+from accord.engines.measures import CONVERGED, DIVERGED, NOT_FINITE, RUNNING, Yardstick, judge
+from accord.engines.run import bounds_of, yardstick_of
 from accord.flower import durable
 from accord.flower.post import Traffic
 from accord.flower.remote import RemoteProblem
 from accord.flower.rounds import Rounds
-from accord.flower.sites import Sites
+from accord.flower.sites import Reply, Sites
 
 _COLUMNS = (
     "round", "iterations", "gradients", "uplink_bytes", "downlink_bytes", "objective",
@@ -42,10 +42,11 @@ class Engine:
         self.sites, self.epoch, self._classes = sites, epoch, classes
         self._checkpoint, self._about, self._saved = checkpoint, about or {}, saved
         self._participation, self._every, self._keep = participation, every, keep
-        self.rounds: Rounds | None = None
+        self.rounds: Any = None
         self._rows: list[list[float]] = []
         self._models: list[Any] = []
         self._ready: Any = None
+        self._scale: Yardstick | None = None
         self._before = 0.0
         self._moved = Traffic()
         self._began = time.monotonic()
@@ -57,37 +58,44 @@ class Engine:
     ) -> Run:  # fmt: skip
         """As ``accord.run``; ``resume`` goes on with the rounds of the run that is under way."""
         if resume is None:
-            self._start(algorithm, problem, seed, x0)
+            self.start(algorithm, problem, seed, x0)
         state = self.rounds
-        assert state is not None
-        scale = yardstick_of(self._job, stop, None)
+        norm, gap = bounds_of(stop, problem)
         began, code = self._began, RUNNING
         while True:
             last = state.round >= rounds
             measured = last or state.round % self._every == 0
             ready = self._ready or self.sites.round(state, measured)
             self._ready = ready
-            row = self._row(problem, ready, began, measured, last)
+            row = self.measured(problem, ready, began, measured, last)
+            if self._scale is None:
+                # The first round has just measured F at the start, which is all that this asks for.
+                self._scale = yardstick_of(self._job, None, None)
             if row is not None and state.round:
-                code = int(judge(dict(zip(_COLUMNS, row, strict=True)), scale))
+                code = int(judge(row, self._scale._replace(gradient_norm=norm, gap=gap)))
                 if progress:
-                    progress(dict(zip(_COLUMNS, row, strict=True)))
+                    progress(row)
             if last or code != RUNNING:
                 break
-            heard = {n: r for n, r in ready.items() if r.message is not None}
-            state.take(
-                {n: r.message for n, r in heard.items()}, {n: r.numbers for n, r in heard.items()}
-            )
-            self._ready = None
-            traffic = self.sites.traffic["fit"][1]
-            state.totals["uplink_bytes"] = self._moved.up + traffic.up
-            state.totals["downlink_bytes"] = self._moved.down + traffic.down
-            if self._keep:
-                self._models.append(state.x)
-            self.save()
+            self.advance(ready)
         return self._run(problem, code, stop)
 
-    def _start(self, algorithm, problem, seed, x0) -> None:
+    def advance(self, replies: dict[str, Reply]) -> None:
+        """The server's step from a round's replies, and the checkpoint before the next round."""
+        state, self._ready = self.rounds, None
+        heard = {n: r for n, r in replies.items() if r.message is not None}
+        state.take(
+            {n: r.message for n, r in heard.items()}, {n: r.numbers for n, r in heard.items()}
+        )
+        _, traffic = self.sites.traffic.get("fit", (0, Traffic()))
+        state.totals["uplink_bytes"] = self._moved.up + traffic.up
+        state.totals["downlink_bytes"] = self._moved.down + traffic.down
+        if self._keep:
+            self._models.append(state.x)
+        self.save()
+
+    def start(self, algorithm, problem, seed, x0) -> None:
+        """Resolves the method and makes its first state, or that of the checkpoint."""
         self._job = make_job(algorithm, problem, seed, self._participation, x0)
         job = self._job
         weights = dict(zip(problem.clients.names, problem.weights, strict=True))
@@ -99,17 +107,20 @@ class Engine:
         if self._saved is not None and self.rounds.restore(*self._saved):
             about = self._saved[0]
             self._rows, self._before = about["rows"], about["seconds"]
+            self._scale = Yardstick(*about["scale"]) if about["scale"] else None
             totals = self.rounds.totals
             self._moved = Traffic(int(totals["uplink_bytes"]), int(totals["downlink_bytes"]))
             self.sites.events("resumed", round=self.rounds.round, epoch=self.epoch)
         self._began = time.monotonic()
         self.save()
 
-    def _row(self, problem, replies, began, measured, last):
+    def measured(
+        self, problem, replies, began, measured: bool = True, last: bool = False
+    ) -> dict[str, float] | None:
         """The measures of the model that the round started from, where every site told its own."""
         state = self.rounds
         if self._rows and self._rows[-1][0] == state.round:
-            return self._rows[-1]
+            return dict(zip(_COLUMNS, self._rows[-1], strict=True))
         told = {n: ({"value": r.value}, {"gradient": r.gradient}) for n, r in replies.items()}
         if measured and set(told) == set(problem.clients.names):
             problem.remember_survey(state.x, told)
@@ -128,7 +139,7 @@ class Engine:
             "round", round=state.round, heard=len(replies), of=len(state.names), objective=value,
             gradient_norm=norm, uplink_bytes=t["uplink_bytes"], downlink_bytes=t["downlink_bytes"],
         )  # fmt: skip
-        return row
+        return dict(zip(_COLUMNS, row, strict=True))
 
     def save(self) -> None:
         """Writes the state between two rounds to the checkpoint."""
@@ -136,11 +147,11 @@ class Engine:
             return
         about, arrays = self.rounds.to_arrays()
         seconds = self._before + time.monotonic() - self._began
-        about |= {"rows": self._rows, "seconds": seconds, **self._about}
+        scale = None if self._scale is None else [float(v) for v in self._scale[:5]]
+        about |= {"rows": self._rows, "seconds": seconds, "scale": scale, **self._about}
         durable.save(self._checkpoint, about, arrays)
 
     def _run(self, problem, code, stop) -> Run:
-        assert self.rounds is not None
         state = self.rounds
         table = {
             n: np.array(c) for n, c in zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)

@@ -71,6 +71,27 @@ class Post:
         """The names of the clients whose nodes are there."""
         return [name for name in self.cards if name in self._nodes]
 
+    def node_of(self, name: str) -> int | None:
+        """The node that a client has at present."""
+        return self._nodes.get(name)
+
+    def read(self, messages, accept) -> dict[str, Any]:
+        """What ``accept`` makes of messages that somebody else has fetched, by client, as in ``exchange``."""
+        names = {node: name for name, node in self._nodes.items()}
+        got: dict[str, Any] = {}
+        for message in messages:
+            name = names.get(message.metadata.src_node_id, "")
+            try:
+                if message.has_error():
+                    raise RefusedError(" ".join(str(message.error.reason).split())[:200])
+                about, arrays = opened(message.content)
+                if about.get("client") != name or about.get("status") != "ok":
+                    raise RefusedError(f"{about.get('client')!r} says {about.get('why')!r}")
+                got[name] = accept(name, about, arrays)
+            except RefusedError as error:
+                self.events("reply_refused", client=name, why=str(error))
+        return got
+
     def look(self, at_once: bool = True) -> None:
         """Greets nodes that have come, and forgets those that have gone."""
         now = time.monotonic()

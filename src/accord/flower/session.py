@@ -93,13 +93,17 @@ class Session:
                 result = once(self)
                 break
             except ChangedError as change:
-                self._saved, self.former = None, self._engine
-                self.epoch += 1
-                self.events("start_anew", why=str(change), epoch=self.epoch)
-                self.sites.admit_late()
+                self.begin_anew(change)
         if self._checkpoint:
             self._checkpoint.unlink(missing_ok=True)
         return result
+
+    def begin_anew(self, change: ChangedError) -> None:
+        """Another epoch, with the members that there are now; ``former`` is the engine of the last."""
+        self._saved, self.former = None, self._engine
+        self.epoch += 1
+        self.events("start_anew", why=str(change), epoch=self.epoch)
+        self.sites.admit_late()
 
     def engine(self, plan: str, x, classes=None, keep: bool = False) -> Engine:
         """The engine of this epoch for a plan that the sites agree on, and models like x."""

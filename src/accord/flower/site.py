@@ -1,5 +1,6 @@
 """What one data holder computes: sums at a model, and its part of a round."""
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from accord.analysis.summaries import Request, summarise
 from accord.core import keys, parameters
 from accord.data.sites import Site
 from accord.flower.shapes import Shapes
+from accord.flower.wire import rebuilt
 from accord.problems import Problem
 from accord.theory import constants
 
@@ -83,15 +85,19 @@ class Worker:
 
     def __init__(self, problem: Problem, classes: Mapping[str, type] = REGISTRY):
         self.problem, self._classes = problem, classes
+        self._method: tuple[str, Any] = ("", None)
         self.x = jax.tree.map(np.asarray, problem.initial())
 
     def _objective(self, algorithm):
         """The site's f_i, laid out for the method, with a client axis of length one."""
         return self.problem.prepare(algorithm.needs).objectives[0]
 
-    def shapes(self, algorithm):
-        """The shapes of what the method sends and keeps."""
-        return Shapes(algorithm, self.x)
+    def method(self, text: str) -> tuple[Any, Shapes]:
+        """The algorithm that a text describes, and the shapes of what it sends and keeps."""
+        if self._method[0] != text:
+            algorithm = rebuilt(json.loads(text), self._classes)
+            self._method = text, (algorithm, Shapes(algorithm, self.x))
+        return self._method[1]
 
     def first_state(self, algorithm, x):
         """The client's state before its first round."""

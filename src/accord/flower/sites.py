@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from flwr.app import RecordDict
+
 from accord.core.checks import is_number
 from accord.engines.job import check_whole
 from accord.flower.events import Events
@@ -187,23 +189,66 @@ class Sites:
             self._count(missing, answers)
         return answers
 
-    def round(self, rounds: Rounds, measured: bool) -> dict[str, Reply]:
-        """The replies of one round by name, of all who are needed; asked again until there are enough."""
-        works = rounds.participants()
-        asked = [n for n in self.members if n in works or measured]
+    def round(
+        self, rounds: Rounds, measured: bool, replies: dict[str, Reply] | None = None
+    ) -> dict[str, Reply]:
+        """The replies of one round by name, of all who are needed; asked again until there are enough.
+
+        ``replies`` are those that are there already.
+        """
+        works, asked = self._asked(rounds, measured)
         rounds.begin()
+        needed = len(works) if rounds.algorithm.absent is None else self._quorum(len(works))
+        accept, texts = self._accepting(rounds, measured), [self._plan, rounds.method]
+        replies = dict(replies or {})
+        while True:
+            missing = [n for n in asked if n not in replies]
+            letters = {n: self._letter_of(rounds, n, n in works, measured) for n in missing}
+            enough = max(needed - len(replies), 1)
+            replies |= self._exchange(letters, "train", accept, enough, texts)
+            self._count([n for n in missing if n in works], replies)
+            heard = [n for n in works if n in replies]
+            if len(heard) >= needed:
+                return replies
+            self.events("round_again", round=rounds.round, heard=heard, needed=needed)
 
-        def make(name):
-            def written(lost):
-                if "state" in lost and rounds.algorithm.recover_client is None:
-                    method = type(rounds.algorithm).__name__
-                    raise ChangedError(
-                        f"{name} has lost its state, which {method} cannot restore from a message"
-                    )
-                about, arrays = rounds.letter(name, name in works, measured, "state" in lost)
-                return self._letter(name, about, arrays, [self._plan, rounds.method], lost)
+    def letters(self, rounds: Rounds, measured: bool) -> dict[int, RecordDict]:
+        """The letters of one round by node, for a caller that sends them itself."""
+        works, asked = self._asked(rounds, measured)
+        rounds.begin()
+        nodes = {n: self.post.node_of(n) for n in asked}
+        return {
+            node: self._letter_of(rounds, n, n in works, measured)(frozenset())
+            for n, node in nodes.items()
+            if node is not None
+        }
 
-            return written
+    def heard(self, rounds: Rounds, measured: bool, messages) -> dict[str, Reply]:
+        """The replies to ``letters`` that are what was agreed, by name."""
+        return self.post.read(messages, self._accepting(rounds, measured))
+
+    def _asked(self, rounds: Rounds, measured: bool) -> tuple[list[str], list[str]]:
+        """(who works in the round, who is asked at all)."""
+        works = rounds.participants()
+        return works, [n for n in self.members if n in works or measured]
+
+    def _letter_of(self, rounds: Rounds, name: str, works: bool, measured: bool):
+        """The round's letter to a client, as ``Post.exchange`` wants it."""
+
+        def written(lost):
+            if "state" in lost and rounds.algorithm.recover_client is None:
+                method = type(rounds.algorithm).__name__
+                raise ChangedError(
+                    f"{name} has lost its state, which {method} cannot restore from a message"
+                )
+            about, arrays = rounds.letter(name, works, measured, "state" in lost)
+            return self._letter(name, about, arrays, [self._plan, rounds.method], lost)
+
+        return written
+
+    def _accepting(self, rounds: Rounds, measured: bool):
+        """What makes a ``Reply`` of a client's answer to a round, or refuses it."""
+        works = rounds.participants()
 
         def accept(name, told, record):
             if (told.get("epoch"), told.get("round")) != (rounds.epoch, rounds.round):
@@ -217,18 +262,7 @@ class Sites:
             gradient = tree_of(record, rounds.x0, "gradient")
             return Reply(message, numbers, _finite(told.get("value"), "value"), gradient)
 
-        needed = len(works) if rounds.algorithm.absent is None else self._quorum(len(works))
-        replies: dict[str, Reply] = {}
-        while True:
-            missing = [n for n in asked if n not in replies]
-            letters = {n: make(n) for n in missing}
-            enough, texts = max(needed - len(replies), 1), [self._plan, rounds.method]
-            replies |= self._exchange(letters, "train", accept, enough, texts)
-            self._count([n for n in missing if n in works], replies)
-            heard = [n for n in works if n in replies]
-            if len(heard) >= needed:
-                return replies
-            self.events("round_again", round=rounds.round, heard=heard, needed=needed)
+        return accept
 
     def _quorum(self, count: int) -> int:
         return max(1, math.ceil(self.terms.quorum * count - 1e-9))

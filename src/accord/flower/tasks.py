@@ -143,18 +143,20 @@ class OwnRun:
 
     def once(self, session: Session) -> Run:
         """The run of the present members, or its next epoch."""
-        sites = session.sites
-        cards = [sites.post.cards[name] for name in sites.members]
-        problem = RemoteProblem(self._template(cards), sites.rows(), sites.ask, self.weights)
+        problem, engine = self.opened(session)
         initial, done = self.initial, 0
         before = session.former
         if before is not None and before.rounds is not None:
             initial, done = before.rounds.x, before.rounds.round
-        engine = session.engine("{}", self.initial, known_classes(self.classes))
-        rounds = max(self.rounds - done, 1)
-        return engine(
-            self.algorithm, problem, rounds, session.options.seed, x0=initial, stop=self.stop
-        )
+        rounds, seed = max(self.rounds - done, 1), session.options.seed
+        return engine(self.algorithm, problem, rounds, seed, x0=initial, stop=self.stop)
+
+    def opened(self, session: Session) -> tuple[RemoteProblem, Engine]:
+        """The present members' problem, and the engine for it."""
+        sites = session.sites
+        template = self._template([sites.post.cards[name] for name in sites.members])
+        problem = RemoteProblem(template, sites.rows(), sites.ask, self.weights)
+        return problem, session.engine("{}", self.initial, known_classes(self.classes))
 
     def _template(self, cards):
         """What the sites say of their problems; where they differ, what holds for all."""
