@@ -48,16 +48,18 @@ class Deployment:
 
     ``nodes`` maps a name to its node configuration, such as ``{"site-1": 'client="a" data="/a.parquet"'}``;
     all are registered, and started unless ``start=False``. ``keys`` adds names that get a key pair which
-    is not registered. ``environment`` adds variables for every process. ``poll`` is the seconds between two
+    is not registered. ``simulation``: a SuperLink whose runs are simulated. ``environment`` adds variables for every process. ``poll`` is the seconds between two
     looks of a SuperExec for work (flwr accepts 0.01 to 60, its default is 1; below 0.1 the looking costs
     more of two cores than it gains).
     """
 
     def __init__(
-        self, folder, nodes: dict[str, str], keys=(), environment=None, poll=0.2, start=True
-    ):
+        self, folder, nodes: dict[str, str], keys=(), environment=None, poll=0.2, start=True,
+        simulation=False,
+    ):  # fmt: skip
         self.folder, self.nodes, self.start_all = Path(folder), dict(nodes), start
-        self.certificates = write_certificates(self.folder / "keys", [*nodes, *keys])
+        self.simulation = simulation
+        self.certificates = write_certificates(self.folder / "keys", [*nodes, *keys] or ["none"])
         self.environment = {
             **os.environ,
             **SILENT,
@@ -80,7 +82,11 @@ class Deployment:
             home.mkdir()
             (home / "config.toml").write_text(
                 f'[superlink]\ndefault = "loopback"\n\n[superlink.loopback]\naddress = "{self.address}"\n'
-                f'root-certificates = "{self.certificates.ca}"\n'
+                + (
+                    "insecure = true\n"
+                    if self.simulation
+                    else f'root-certificates = "{self.certificates.ca}"\n'
+                )
             )
             self.start_link()
             registrations = [self.flwr("supernode", "register", self.public(n)) for n in self.nodes]
@@ -115,15 +121,11 @@ class Deployment:
     def start_link(self, timeout: float = 60) -> None:
         """Starts the SuperLink on its address and database, again after a stop."""
         ca, _, server, server_key, _ = self.certificates
-        self._spawn(
-            "superlink",
-            [
-                *("flower-superlink", "--enable-supernode-auth"),
-                *("--ssl-ca-certfile", ca, "--ssl-certfile", server, "--ssl-keyfile", server_key),
-                *("--host", "127.0.0.1", "--port", self.address.split(":")[1]),
-                *("--database", self.folder / "state.db"),
-            ],
-        )
+        secure = ["--ssl-ca-certfile", ca, "--ssl-certfile", server, "--ssl-keyfile", server_key]
+        secure += ["--enable-supernode-auth", "--database", self.folder / "state.db"]
+        where = ["--host", "127.0.0.1", "--port", self.address.split(":")[1]]
+        kind = ["--insecure", "--simulation"] if self.simulation else secure
+        self._spawn("superlink", ["flower-superlink", *kind, *where])
         self._await("superlink", lambda: listens(self.address), timeout)
 
     def start(self, name: str, timeout: float = 120) -> None:
@@ -194,6 +196,11 @@ class Deployment:
     def run(self, app, config: dict | None = None) -> "Run":
         """``flwr run APP --stream`` with a configuration of scalars; the log is that of the run."""
         command = ["flwr", "run", str(app), "loopback", "--stream"]
+        if self.simulation:
+            command += [
+                "--federation-config",
+                "num-supernodes=3 client-resources-num-cpus=1 init-args-num-cpus=2",
+            ]
         if config:
             command += ["-c", " ".join(f"{key}={toml(value)}" for key, value in config.items())]
         name = f"run-{len(self.runs) + 1}"

@@ -14,7 +14,7 @@ from accord.files import write_whole
 from accord.flower.events import logger
 from accord.flower.session import Options, Session
 from accord.flower.settings import options_of, table_fit_of
-from accord.flower.tasks import OwnRun
+from accord.flower.tasks import OwnRun, TableFit
 from accord.flower.wire import flatten
 
 
@@ -51,20 +51,26 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        _tell()
+        show_log()
         config = dict(context.run_config)
         task = own or table_fit_of(config)
         chosen = options or options_of(config)
-        try:
-            found = Session(grid, task.task(), task.greeting(), chosen).run(task.once)
-        except (ValueError, TypeError, RuntimeError) as error:
-            logger.error("accord: %s", " ".join(str(error).split()))
-            raise
-        deliver(found, chosen.output)
+        found = carry_out(grid, task, chosen)
         if on_end:
             on_end(found)
 
     return app
+
+
+def carry_out(grid: Grid, task: TableFit | OwnRun, options: Options) -> Any:
+    """The ``accord.Fit`` or ``accord.Run`` of a task over a grid, its results written to ``output``."""
+    try:
+        found = Session(grid, task.task(), task.greeting(), options).run(task.once)
+    except (ValueError, TypeError, RuntimeError) as error:
+        logger.error("%s", " ".join(str(error).split()))
+        raise
+    deliver(found, options.output)
+    return found
 
 
 def deliver(found, output: Path | None) -> None:
@@ -85,7 +91,7 @@ def deliver(found, output: Path | None) -> None:
         logger.info("%-8s %s", name, path)
 
 
-def _tell() -> None:
+def show_log() -> None:
     """Lets the log of a server app be seen, unless the user has set up logging."""
     if not logger.handlers and not logger.isEnabledFor(logging.INFO):
         handler = logging.StreamHandler()
