@@ -48,9 +48,9 @@ class Deployment:
 
     ``nodes`` maps a name to its node configuration, such as ``{"site-1": 'client="a" data="/a.parquet"'}``;
     all are registered, and started unless ``start=False``. ``keys`` adds names that get a key pair which
-    is not registered. ``simulation``: a SuperLink whose runs are simulated. ``environment`` adds variables for every process. ``poll`` is the seconds between two
-    looks of a SuperExec for work (flwr accepts 0.01 to 60, its default is 1; below 0.1 the looking costs
-    more of two cores than it gains).
+    is not registered. ``simulation``: a SuperLink whose runs are simulated. ``environment`` adds variables
+    for every process. ``poll`` is the seconds between two looks of a SuperExec for work (flwr accepts 0.01
+    to 60, its default is 1; below 0.1 the looking costs more of two cores than it gains).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A Flower app with every method, for tests with real processes: its server runs those it is told, in turn."""
+"""A Flower app with every method, for tests with real processes: its server runs those that it is told."""
 
 from pathlib import Path
 

@@ -9,6 +9,7 @@ from accord.objectives.losses import (
     SoftmaxLoss,
     SquaredLoss,
 )
+from accord.objectives.module import TorchHost, TorchObjective
 from accord.objectives.penalties import BoundedPenalty, Lasso, Ridge
 from accord.objectives.quadratic import (
     FactoredQuadratic,
@@ -32,6 +33,8 @@ __all__ = [
     "SoftmaxLoss",
     "SquaredDistance",
     "SquaredLoss",
+    "TorchHost",
+    "TorchObjective",
     "diagonalised",
     "factored",
 ]

@@ -8,6 +8,7 @@ from accord.problems.base import (
 )
 from accord.problems.custom import CustomProblem
 from accord.problems.linear import LinearProblem
+from accord.problems.module import TorchProblem
 from accord.problems.quadratic import QuadraticProblem
 from accord.problems.spectra import extreme_eigenvalues
 from accord.problems.zoo import (
@@ -20,6 +21,7 @@ from accord.problems.zoo import (
     poisson,
     quadratic,
     softmax,
+    torch_module,
 )
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Prepared",
     "Problem",
     "QuadraticProblem",
+    "TorchProblem",
     "averaging",
     "custom",
     "extreme_eigenvalues",
@@ -38,6 +41,7 @@ __all__ = [
     "poisson",
     "quadratic",
     "softmax",
+    "torch_module",
     "value_and_client_gradients",
     "with_regulariser",
 ]

@@ -24,6 +24,7 @@ from accord.objectives import (
 from accord.problems.base import Problem, finite_numbers, non_negative, positive
 from accord.problems.custom import CustomProblem
 from accord.problems.linear import LinearProblem
+from accord.problems.module import TorchProblem
 from accord.problems.quadratic import AveragingProblem, QuadraticProblem
 
 
@@ -116,6 +117,19 @@ def custom(
     once for each function object: values that it reads from outside are those of its first use.
     """
     return CustomProblem(loss, init, clients, l2, weights, convex, dtype)
+
+
+def torch_module(
+    module, loss: Callable, clients, l2=0.0, weights="rows", dtype="float32"
+) -> Problem:
+    """f_i(x) = loss(module(X_i), y_i) + (l2/2) ||x||^2 with a PyTorch module, on its own engine.
+
+    ``loss(outputs, targets)`` gives the mean over the rows, as ``torch.nn.functional.cross_entropy`` does;
+    x is a dictionary of the module's parameters, started where they stand. The module is copied, brought
+    to ``dtype`` and used as in evaluation, without dropout; one with buffers is refused. Needs the extra
+    ``torch``.
+    """
+    return TorchProblem(module, loss, clients, l2, weights, dtype)
 
 
 def quadratic(hessians, linears, constants=None, weights=None, dtype="float64") -> Problem:
