@@ -13,6 +13,16 @@ flower = typer.Typer(
 app.add_typer(flower, name="flower")
 
 
+def _check_extra() -> None:
+    """Refuses in one line where the extra is not installed."""
+    try:
+        import accord.flower  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "flwr":
+            raise
+        raise OSError(str(error)) from None
+
+
 @flower.command(epilog="Example: accord flower init study --target outcome --model logistic")
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for the Flower app.")],
@@ -48,6 +58,7 @@ def init(
     ] = None,
 ) -> None:
     """Write a Flower app that makes a joint fit, for flwr run in simulation and deployment."""
+    _check_extra()
     from accord.flower.project import write_app
 
     written = write_app(
@@ -59,3 +70,27 @@ def init(
     for path in written:
         typer.echo(f"wrote {path}")
     typer.echo(f"next: read {folder}/README.md, then flwr run {folder} NAME --stream")
+
+
+@flower.command(epilog="Example: accord flower certificates keys --nodes north,south,east")
+def certificates(
+    folder: Annotated[Path, typer.Argument(help="The folder for the keys.")],
+    nodes: Annotated[
+        str, typer.Option(help="The SuperNodes, with commas between; each gets a pair of keys.")
+    ] = "site-1,site-2,site-3",
+    hosts: Annotated[
+        str, typer.Option(help="The server's addresses and names, with commas between.")
+    ] = "127.0.0.1,localhost",
+    days: Annotated[int, typer.Option(help="The days from now on for which it holds.")] = 365,
+) -> None:
+    """Make a test set of keys for TLS and SuperNode authentication, without internet."""
+    _check_extra()
+    from accord.flower.certificates import write_certificates
+
+    names, places = ([part.strip() for part in text.split(",")] for text in (nodes, hosts))
+    made = write_certificates(folder, names, places, days)
+    for path in made[:4]:
+        typer.echo(f"wrote {path}")
+    for private in made.nodes.values():
+        typer.echo(f"wrote {private}")
+        typer.echo(f"wrote {private}.pub")
