@@ -1,17 +1,17 @@
 """Three hospitals fit one model over Flower, with TLS and sites that have to show a key.
 
     accord datasets fetch heart
-    python examples/flower_hospitals.py
+    python examples/flower_hospitals.py [PORT]
 
-Each command is printed as it is typed in a shell, and run: a process for the server and one for each
-hospital, all on this machine and all ended with the script. Linux; pip install 'accord[flower]'.
+Each command is printed as it is typed in a shell, and run: the server at PORT (18443) and each hospital
+at one of the three ports after it, all on this machine, all ended with the script. Linux only; it needs
+pip install '.[flower]'.
 """
 
 import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,7 +30,6 @@ SETTINGS = {  # no telemetry, no look for updates, no package fetched for an app
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
 }
-LINK = '[superlink.consortium]\naddress = "{}"\nroot-certificates = "{}/keys/ca.crt"'
 environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 started: list[subprocess.Popen] = []
 
@@ -40,17 +39,14 @@ def export(**variables: str) -> None:
     environment.update(variables)
 
 
-def call(command: str) -> None:
-    """Runs a command to its end, which must be a good one."""
-    print(f"$ {command}", flush=True)
-    subprocess.run(shlex.split(command), env=environment, check=True)
-
-
-def start(log: str, command: str) -> None:
-    """Starts a command that stays, in a process group of its own."""
-    print(f"$ {command} > {log} 2>&1 &", flush=True)
-    with Path(log).open("w") as output:
-        how = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+def run(command: str, log: str | None = None) -> None:
+    """Runs a command to its end, which must be a good one; with a log, starts one that stays."""
+    print(f"$ {command}" + (f" > {log} 2>&1 &" if log else ""), flush=True)
+    if log is None:
+        subprocess.run(shlex.split(command), env=environment, check=True)
+        return
+    with Path(log).open("w") as file:
+        how = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
         command = shlex.split(command)
         started.append(subprocess.Popen(command, env=environment, start_new_session=True, **how))
 
@@ -66,14 +62,7 @@ def end() -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def main() -> None:
-    here, port = Path.cwd(), free_port()
+def main(here: str, port: int) -> None:
     Path("sites").mkdir()
     table = accord.data.load("heart").with_columns(pl.col("dataset").str.replace_all(" ", "_"))
     for (name,), rows in table.partition_by("dataset", as_dict=True, include_key=False).items():
@@ -82,44 +71,43 @@ def main() -> None:
 
     print("# The server: an app, keys, and the process that sites and runs come to")
     export(**SETTINGS, FLWR_HOME=f"{here}/operator")
-    call(f"accord flower init study {FIT} --clients {len(HOSPITALS)}")
-    call(f"accord flower certificates keys --nodes {','.join(HOSPITALS)}")
-    start(
-        "link.log",
-        "flower-superlink --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt --ssl-keyfile "
-        f"keys/server.key --enable-supernode-auth --database link.db --host 127.0.0.1 --port {port}",
+    run(f"accord flower init study {FIT} --clients {len(HOSPITALS)}")
+    run(f"accord flower certificates keys --nodes {','.join(HOSPITALS)}")
+    tls = (
+        "--ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt --ssl-keyfile keys/server.key"
     )
+    place = f"--database link.db --host 127.0.0.1 --port {port}"
+    run(f"flower-superlink {tls} --enable-supernode-auth {place}", "link.log")
     Path("operator").mkdir()
-    Path("operator/config.toml").write_text(LINK.format(f"127.0.0.1:{port}", here))
-    call("cat operator/config.toml")
+    link = f'[superlink.consortium]\naddress = "127.0.0.1:{port}"\n'
+    Path("operator/config.toml").write_text(f'{link}root-certificates = "{here}/keys/ca.crt"\n')
+    run("cat operator/config.toml")
     while "Uvicorn running" not in Path("link.log").read_text() and started[0].poll() is None:
         time.sleep(0.1)
     for name in HOSPITALS:
-        call(f"flwr supernode register keys/{name}.pub consortium")
+        run(f"flwr supernode register keys/{name}.pub consortium")
 
     print("\n# The sites, each with its own key and its own table")
-    for name in HOSPITALS:
-        config = f'client="{name}" data="{here}/sites/{name}.parquet" state="{here}/state"'
+    for own, name in enumerate(HOSPITALS, port + 1):
         export(FLWR_HOME=f"{here}/{name}")
-        start(
-            f"{name}.log",
-            f"flower-supernode --superlink 127.0.0.1:{port} --root-certificates keys/ca.crt "
-            f"--auth-supernode-private-key keys/{name} --host 127.0.0.1 --port {free_port()} "
-            f"--node-config '{config}'",
-        )
+        config = f'client="{name}" data="{here}/sites/{name}.parquet" state="{here}/state"'
+        server = f"--superlink 127.0.0.1:{port} --root-certificates keys/ca.crt"
+        site = f"--auth-supernode-private-key keys/{name} --host 127.0.0.1 --port {own}"
+        run(f"flower-supernode {server} {site} --node-config '{config}'", f"{name}.log")
 
     print("\n# The fit, and the same with all tables in one place")
     export(FLWR_HOME=f"{here}/operator")
-    call("flwr run study consortium --stream --run-config max-clients=3")
-    call(f"accord fit sites {FIT}")
-    call("accord predict study/result sites/Hungary.parquet --output deployed.csv")
-    call("accord predict fit sites/Hungary.parquet --output pooled.csv")
-    fits = [json.loads(Path(f, "fit.json").read_text()) for f in ("study/result", "fit")]
-    deployed, pooled = ({c["term"]: c["estimate"] for c in f["coefficients"]} for f in fits)
-    apart = max(abs(deployed[term] - pooled[term]) for term in deployed.keys() | pooled.keys())
-    print(f"\n{len(deployed)} coefficients, those of accord fit to {apart:.0e}")
-    a, b = (pl.read_csv(f"{name}.csv")["probability of 1"] for name in ("deployed", "pooled"))
-    print(f"{len(a)} predictions, those of accord fit to {(a - b).abs().max():.0e}")
+    run("flwr run study consortium --stream --run-config max-clients=3")
+    run(f"accord fit sites {FIT}")
+    told = {}
+    for folder in ("study/result", "fit"):
+        run(f"accord predict {folder} sites/Hungary.parquet --output {folder}/predicted.csv")
+        fit = json.loads(Path(folder, "fit.json").read_text())
+        predicted = pl.read_csv(f"{folder}/predicted.csv")["probability of 1"]
+        told[folder] = [c["estimate"] for c in fit["coefficients"]], list(predicted)
+    for what, a, b in zip(("coefficients", "predictions"), *told.values(), strict=True):
+        apart = max(abs(x - y) for x, y in zip(a, b, strict=True))
+        print(f"{len(a)} {what} as those of accord fit, to {apart:.0e}")
 
 
 if __name__ == "__main__":
@@ -127,6 +115,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            main()
+            main(folder, int(sys.argv[1]) if len(sys.argv) > 1 else 18443)
         finally:
             end()

@@ -1,6 +1,9 @@
 """The examples run, and end where they say."""
 
+import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +12,10 @@ import pytest
 
 import accord
 from accord.data import fetching
+from shown import console
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+PAGE = EXAMPLES.parent / "docs" / "flower.md"
 
 
 def test_every_example_is_in_the_list():
@@ -18,10 +23,15 @@ def test_every_example_is_in_the_list():
     assert listed == {path.name for path in EXAMPLES.glob("*.py")}
 
 
-def run(name: str, data: str, picture: Path) -> str:
-    """What an example prints; warnings are errors, and its picture is there."""
+def need(data: str) -> None:
+    """Skips where a data set has not been fetched."""
     if not fetching.is_here(data) and accord.data.card(data).archive is not None:
         pytest.skip(f"{data} is not here: accord datasets fetch {data}")
+
+
+def run(name: str, data: str, picture: Path) -> str:
+    """What an example prints; warnings are errors, and its picture is there."""
+    need(data)
     command = [sys.executable, "-W", "error", EXAMPLES / name, picture]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -80,3 +90,69 @@ def test_lecturers_fit_one_regression(tmp_path):
     assert exact < 1e-12 and len(inexact) == 2 and max(inexact) < 1e-8
     own, chance = numbers(r"(\S+)%", told)
     assert own > 8 * chance
+
+
+def over_flower(folder: Path) -> tuple[subprocess.Popen, int]:
+    """The example over Flower, its temporary files in a folder, and the first of its ports."""
+    pytest.importorskip("flwr", reason="the extra flower is not installed")
+    need("heart")
+    port = 20_000 + 4 * (os.getpid() % 5_000)
+    while any(taken(port + k) for k in range(4)):
+        port += 4
+    command = [sys.executable, "-W", "error", EXAMPLES / "flower_hospitals.py", str(port)]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=environment, **how), port
+
+
+def taken(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def living(folder: Path) -> list[str]:
+    """The command lines of the processes that know a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().decode().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.xdist_group("deployment")
+def test_hospitals_fit_one_model_over_flower(tmp_path):
+    process, port = over_flower(tmp_path)
+    told, _ = process.communicate()
+    assert process.returncode == 0, told
+    apart = re.findall(r"^(\d+) (\w+) as those of accord fit, to (\S+)$", told, re.M)
+    assert [(count, what) for count, what, _ in apart] == [
+        ("5", "coefficients"),
+        ("293", "predictions"),
+    ]
+    assert all(float(number) < 1e-9 for _, _, number in apart)
+    assert not living(tmp_path) and not list(tmp_path.iterdir())
+
+    (here,) = re.findall(r"FLWR_HOME=(\S+)/operator$", told, re.M)[:1]
+    lines = told.replace(here, "/study").replace("127.0.0.1:" + str(port), "127.0.0.1:18443")
+    for k in range(4):
+        lines = lines.replace(f"--port {port + k}", f"--port {18443 + k}")
+    lines = {re.sub(r" > \S+ 2>&1 &$", "", line) for line in lines.splitlines()}
+    shown = console(PAGE.read_text().split("\n## Simulation\n")[0])
+    assert len(shown) > 15 and not set(shown) - lines
+
+
+@pytest.mark.xdist_group("deployment")
+def test_nothing_of_a_deployment_outlives_its_example(tmp_path):
+    process, _ = over_flower(tmp_path)
+    for line in process.stdout:
+        if line.startswith("$ flwr run"):
+            break
+    running = " ".join(living(tmp_path))
+    assert running.count("flower-supernode") >= 3 and "flower-superlink" in running
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 1
+    assert not living(tmp_path) and not list(tmp_path.iterdir())

@@ -21,8 +21,10 @@ from flwr.client.mod import secaggplus_mod
 from flwr.common.secure_aggregation import quantization
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 from flwr.server.workflow import SecAggPlusWorkflow
+from typer.testing import CliRunner
 
 import accord
+from accord.cli import app
 from accord.flower.settings import FIT, RUN, SIMULATION
 from accord.report.fits import REVEALS
 from deployment import PROGRAMS, SILENT, free_port, listens
@@ -145,6 +147,23 @@ def test_the_masks_of_secure_aggregation_have_32_bits():
     assert one != other and (masks[0] == masks[1]).all()
 
 
+def test_the_commands_of_the_readme_are_those_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    readme = (PAGE.parents[1] / "README.md").read_text()
+    about = readme.split("\n## Where the rows stay at the sites\n")[1].split("\n## ")[0]
+    shown = re.findall(r"^    \.venv/bin/(.*?) +#", about, re.M)
+    init, certificates, supernode, run = (shlex.split(command) for command in shown)
+    for command in (init, certificates):
+        assert CliRunner().invoke(app, command[1:]).exit_code == 0
+    assert (tmp_path / "study" / "pyproject.toml").exists() and (tmp_path / "keys/ca.crt").exists()
+    page = [shlex.split(line.removeprefix("$ ")) for line in console(TEXT)]
+    assert run in [command[: len(run)] for command in page]
+    (full,) = (command for command in page if command[0] == supernode[0])
+    assert supernode[1] in full and supernode[3] == "..."
+    keys = re.findall(r"(\w+)=", supernode[2])
+    assert keys == re.findall(r"(\w+)=", full[full.index("--node-config") + 1])[: len(keys)]
+
+
 @pytest.mark.xdist_group("deployment")
 def test_the_simulation_runs_as_shown(tmp_path):
     rng = np.random.default_rng(0)
@@ -155,7 +174,7 @@ def test_the_simulation_runs_as_shown(tmp_path):
         table |= {"oldpeak": rng.exponential(1, n) + ill, "disease": ill}
         pl.DataFrame(table).write_csv(tmp_path / "sites" / f"{name}.csv")
     port = str(free_port())
-    told = section("Simulation").replace("18444", port)
+    told = section("Simulation").replace("18450", port)
     link, *commands = (line.removeprefix("$ ") for line in console(told))
     home = tmp_path / "home"
     home.mkdir()
