@@ -4,8 +4,7 @@
     python examples/flower_hospitals.py [PORT]
 
 Each command is printed as it is typed in a shell, and run: the server at PORT (18443) and each hospital
-at one of the three ports after it, all on this machine, all ended with the script. Linux only; it needs
-pip install '.[flower]'.
+at one of the three ports after it, all on this machine. Linux; it needs pip install '.[flower]'.
 """
 
 import json
@@ -16,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -56,18 +56,17 @@ def end() -> None:
     for process in reversed(started):
         process.terminate()
     for process in started:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(20)
-        except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def main(here: str, port: int) -> None:
     Path("sites").mkdir()
     table = accord.data.load("heart").with_columns(pl.col("dataset").str.replace_all(" ", "_"))
-    for (name,), rows in table.partition_by("dataset", as_dict=True, include_key=False).items():
-        if name in HOSPITALS:
-            rows.write_parquet(f"sites/{name}.parquet")
+    for name in HOSPITALS:
+        table.filter(dataset=name).drop("dataset").write_parquet(f"sites/{name}.parquet")
 
     print("# The server: an app, keys, and the process that sites and runs come to")
     export(**SETTINGS, FLWR_HOME=f"{here}/operator")

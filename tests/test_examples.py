@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,14 @@ def taken(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def nothing_stays(folder: Path) -> bool:
+    """No file in a folder, and after a moment in which they may end no process that knows it."""
+    end = time.monotonic() + 20
+    while living(folder) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not living(folder) and not list(folder.iterdir())
+
+
 def living(folder: Path) -> list[str]:
     """The command lines of the processes that know a folder."""
     found = []
@@ -133,7 +142,7 @@ def test_hospitals_fit_one_model_over_flower(tmp_path):
         ("293", "predictions"),
     ]
     assert all(float(number) < 1e-9 for _, _, number in apart)
-    assert not living(tmp_path) and not list(tmp_path.iterdir())
+    assert nothing_stays(tmp_path)
 
     (here,) = re.findall(r"FLWR_HOME=(\S+)/operator$", told, re.M)[:1]
     lines = told.replace(here, "/study").replace("127.0.0.1:" + str(port), "127.0.0.1:18443")
@@ -155,4 +164,4 @@ def test_nothing_of_a_deployment_outlives_its_example(tmp_path):
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 1
-    assert not living(tmp_path) and not list(tmp_path.iterdir())
+    assert nothing_stays(tmp_path)
