@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint data bench mutants clean
+.PHONY: demo test lint data bench soak mutants clean
 
 $(VENV)/user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,12 @@ bench: $(VENV)/developer
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/network.py memory
 	$(BIN)/python benchmarks/fit.py
+	$(BIN)/python benchmarks/flower.py
+	$(BIN)/python benchmarks/flower.py deployed
+
+# The deployment's long proof: every method and random faults with real processes, about half an hour.
+soak: $(VENV)/developer
+	$(BIN)/python tests/soak.py
 
 # Flips signs and drops factors in algorithms, oracles, graph methods and messages; the tests must notice every one.
 mutants: $(VENV)/developer

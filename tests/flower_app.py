@@ -57,6 +57,7 @@ clientapp = "apps:client"
 output = ""
 methods = ""
 rounds = ROUNDS
+norm = 0.0
 """
 
 _APPS = """
@@ -64,11 +65,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from flwr.app import Array
 from flwr.serverapp import ServerApp
 
 sys.path.insert(0, TESTS)
 from flower_app import LENGTH, METHODS, NAMES, problem
 
+import accord
 from accord.flower import Options, Terms, client_app
 from accord.flower.server import carry_out, show_log
 from accord.flower.tasks import OwnRun
@@ -79,7 +82,28 @@ def own(context):
     return problem([NAMES.index(config["client"]) if "client" in config else config["partition-id"]])
 
 
-client = client_app(own)
+def spoil(message, context, call_next):
+    # A reply that is not what was agreed, where a file in the site's folder asks for one.
+    reply = call_next(message, context)
+    order = Path(context.node_config.get("state", "")) / f"spoil-{context.node_config.get('client')}"
+    if reply.has_content() and order.is_file() and message.metadata.message_type == "train":
+        how = order.read_text()
+        order.unlink()
+        arrays = reply.content["arrays"]
+        name = next(iter(arrays))
+        value = arrays[name].numpy()
+        spoiled = {
+            "nan": lambda: np.full_like(value, np.nan),
+            "shape": lambda: value[:-1],
+            "dtype": lambda: value.astype("float32"),
+            "size": lambda: np.tile(value, 100),
+            "key": lambda: value,
+        }[how]()
+        arrays["message.stranger" if how == "key" else name] = Array(spoiled)
+    return reply
+
+
+client = client_app(own, mods=[spoil])
 server = ServerApp()
 
 
@@ -88,8 +112,9 @@ def main(grid, context):
     show_log()
     config = context.run_config
     for name in config["methods"].split(","):
-        task = OwnRun(METHODS[name], np.zeros(LENGTH), config["rounds"])
-        terms = Terms(min_clients=3, settle=0, resend=90.0)
+        stop = accord.Stop(gradient_norm=config["norm"]) if config["norm"] else None
+        task = OwnRun(METHODS[name], np.zeros(LENGTH), config["rounds"], stop)
+        terms = Terms(min_clients=3, settle=0, resend=90.0, leave_after=30)
         carry_out(grid, task, Options(Path(config["output"]) / name, terms))
 """
 
