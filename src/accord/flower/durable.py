@@ -24,7 +24,7 @@ def save(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> No
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     """(plain values, arrays) of a file that ``save`` wrote; None where there is none, or it is damaged."""
     try:
-        with np.load(Path(path), allow_pickle=False) as stored:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as stored:
             about = json.loads(stored[_ABOUT].tobytes())
             return about, {k[1:]: stored[k] for k in stored.files if k != _ABOUT}
     except FileNotFoundError:

@@ -147,7 +147,10 @@ class Engine:
             return
         about, arrays = self.rounds.to_arrays()
         seconds = self._before + time.monotonic() - self._began
-        scale = None if self._scale is None else [float(v) for v in self._scale[:5]]
+        scale = None
+        if self._scale is not None:
+            measures = ("explosion", "summit", "finite")
+            scale = {name: np.asarray(getattr(self._scale, name)).item() for name in measures}
         about |= {"rows": self._rows, "seconds": seconds, "scale": scale, **self._about}
         durable.save(self._checkpoint, about, arrays)
 
@@ -163,7 +166,7 @@ class Engine:
                 del columns[name]
         columns |= {n: columns[n].astype(np.int64) for n in INTEGERS if n in columns}
         models = None
-        if self._keep:
+        if self._models:
             models = jax.tree.map(lambda *x: np.stack(x), *self._models)
         return Run(
             x=state.x, xs=models, status=_status(code, columns, stop, state.round),
