@@ -47,20 +47,26 @@ class _Sent(NamedTuple):
     until: float
 
 
+class _Hello(NamedTuple):
+    node: int
+    until: float
+
+
 class Post:
     """The clients that are there, and the letters to them.
 
-    ``cards``: what each client that was met says of itself, by name.
+    ``cards``: what each client that was met says of itself, by name; ``failed``: why nodes are of no use.
     """
 
     def __init__(self, grid: Grid, greeting: dict[str, Any], events: Events, patience=Patience()):  # noqa: B008
         self.grid, self.events, self.patience = grid, events, patience
         self._greeting = {"kind": "hello", **greeting}
         self.cards: dict[str, dict[str, Any]] = {}
-        self.failed: dict[str, str] = {}
+        self.failed: dict[int, str] = {}
         self._nodes: dict[str, int] = {}
         self._greeted: dict[int, str | None] = {}
-        self._hellos: dict[str, int] = {}
+        self._due: dict[int, float] = {}
+        self._hellos: dict[str, _Hello] = {}
         self._outstanding: dict[str, _Sent] = {}
         self._exchange = 0
         self._looked = 0.0
@@ -104,12 +110,21 @@ class Post:
             if name is not None and self._nodes.get(name) == node:
                 del self._nodes[name]
                 self.events("node_gone", client=name)
-        new = [node for node in there if node not in self._greeted]
+        self._due = {node: due for node, due in self._due.items() if node in there}
+        self._hellos = {m: hello for m, hello in self._hellos.items() if hello.node in there}
+        # Who has not said its name, or not one of its own, is asked again after a while.
+        nameless = [n for n in sorted(there) if self._greeted.get(n) is None]
+        new = [node for node in nameless if self._due.get(node, now) <= now]
         sent_to = self._push([(node, letter(self._greeting, {})) for node in new], "query")
         for node, sent in zip(new, sent_to, strict=True):
+            self._due[node] = until = now + self.patience.resend
             if sent:
                 self._greeted[node] = None
-                self._hellos[sent] = node
+                self._hellos[sent] = _Hello(node, until)
+
+    def dismiss(self, name: str) -> None:
+        """Counts a client's node as gone, until it starts anew."""
+        self._nodes.pop(name, None)
 
     def meet(self, seconds: float, enough: Callable[[], bool]) -> None:
         """Waits for nodes to come and say who they are, until there are enough, or for so long."""
@@ -117,7 +132,9 @@ class Post:
         while True:
             self.look(at_once=False)
             busy = self._receive(None, {}, lambda *_: None)
-            if (not self._hellos and enough()) or time.monotonic() > end:
+            now = time.monotonic()
+            expected = any(now < hello.until for hello in self._hellos.values())
+            if (not expected and enough()) or now > end:
                 return
             if not busy:
                 time.sleep(self.patience.poll)
@@ -201,6 +218,8 @@ class Post:
             if not message:
                 continue
             self._outstanding[message] = _Sent(name, self._exchange, now + self._lifetime)
+            if turn.tries:
+                self.events("sent_again", client=name)
             turn.tries += 1
             turn.due = now + self.patience.resend
             down = self.traffic.down + size_of(content["arrays"])
@@ -229,7 +248,7 @@ class Post:
             self._hellos.pop(message, None)
             sent = asked.get(message)
             if message in hellos:
-                self._hello(hellos[message], reply, turns)
+                self._hello(hellos[message].node, reply, turns)
             elif sent is None:
                 self.events("unknown_reply")
             elif reply.has_error():
@@ -259,31 +278,32 @@ class Post:
 
     def _hello(self, node: int, reply: Message, turns) -> None:
         """A node says who it is."""
+        name = f"node {node}"
         try:
             if reply.has_error():
                 raise RefusedError(" ".join(str(reply.error.reason).split())[:200])
             about, _ = opened(reply.content)
-            name = str(about["client"])
-            if about["status"] != "ok":
-                if name:
-                    self.failed[name] = str(about.get("why"))
+            name = str(about.get("client") or name)
+            if about.get("status") != "ok":
                 raise RefusedError(str(about.get("why")))
-            if about["version"].split(".")[:2] != accord.__version__.split(".")[:2]:
+            version, rows = str(about.get("version")), about.get("rows")
+            if version.split(".")[:2] != accord.__version__.split(".")[:2]:
                 raise RefusedError(
-                    f"{name} has Accord {about['version']}, the server {accord.__version__}; install "
-                    "the same at both"
+                    f"{name} has Accord {version}, the server {accord.__version__}; install the same at both"
                 )
-            other = self._nodes.get(name)
-            if other not in (None, node):
+            if type(rows) is not int or rows < 0:
+                raise RefusedError(f"its number of rows is {rows!r}")
+            if self._nodes.get(name, node) != node:
                 raise RefusedError(f"{name!r} is the name of another node, too; give each its own")
-        except (RefusedError, KeyError) as error:
-            self.events("node_refused", node=str(node), why=str(error))
+        except RefusedError as error:
+            self.failed[node] = f"{name}: {error}"
+            self.events("node_refused", node=str(node), client=name, why=str(error))
             return
-        self.failed.pop(name, None)
+        self.failed.pop(node, None)
         back = name in self.cards
         self.cards[name] = about
         self._nodes[name], self._greeted[node] = node, name
-        self.events("node_back" if back else "node_met", client=name, rows=about["rows"])
+        self.events("node_back" if back else "node_met", client=name, rows=rows)
         if name in turns:
             turns[name].due = 0.0
 

@@ -116,7 +116,7 @@ class Sites:
             post.meet(terms.settle, self._full)
         here = [n for n in wanted or [] if n in post.present] or in_order(post.present)
         if len(here) < least:
-            failed = "; ".join(f"{name}: {why}" for name, why in post.failed.items())
+            failed = "; ".join(post.failed.values())
             lacking = (
                 f" ({', '.join(n for n in wanted if n not in here)} are missing)" if wanted else ""
             )
@@ -296,6 +296,7 @@ class Sites:
         for name in gone:
             self.left[name] = "left"
             self.members.remove(name)
+            self.post.dismiss(name)
             self.events("client_left", client=name, missed=self._missed[name])
         if gone and len(self.members) < self.terms.min_clients:
             raise FailedError(
