@@ -123,7 +123,7 @@ class _Desk:
         remembers = bool(jax.tree.leaves(shapes.state))
         kept = store.load() if remembers else None
         if kept is not None and (kept.epoch, kept.after) == (about["epoch"], about["round"]):
-            return {**kept.about, "again": True}, kept.reply
+            return _again(worker, kept, model, about["measure"])
         base = self._base(worker, algorithm, shapes, kept, about, arrays, model)
         step = worker.step(
             algorithm, base, inbox, model, about["seed"], about["round"], about["index"],
@@ -159,6 +159,17 @@ class _Desk:
         if acknowledged < 0:
             return worker.first_state(algorithm, tree_of(arrays, worker.x, "start"))
         raise _LostError("state")
+
+
+def _again(worker: Worker, kept: Kept, model, measured: bool):
+    """The reply that was kept, which a server that was ended may want with or without measures."""
+    told, reply = {**kept.about, "again": True}, dict(kept.reply)
+    if measured and "value" not in told:
+        told["value"], gradient = worker.survey(model)
+        reply |= flatten(gradient, "gradient")
+    elif not measured and told.pop("value", None) is not None:
+        reply = {name: array for name, array in reply.items() if name.startswith("message")}
+    return told, reply
 
 
 def _ask(worker: Worker, about, arrays: ArrayRecord):

@@ -15,7 +15,7 @@ import numpy as np
 from accord.core import keys, messages, next_server, parameters
 from accord.flower.shapes import Shapes, first_server
 from accord.flower.store import digest_of
-from accord.flower.wire import described, flatten, tree_of, unflatten
+from accord.flower.wire import described, flatten, unflatten
 
 NEVER = -1
 """The round that the server has acknowledged of a client not heard yet."""
@@ -109,10 +109,6 @@ class Rounds:
             "model": "apart" if measured and self._model else "inbox",
         }  # fmt: skip
         return about, arrays
-
-    def message_of(self, arrays):
-        """The message of a reply, checked."""
-        return tree_of(arrays, self.shapes.message, "message")
 
     def take(self, replies: dict[str, Any], numbers: dict[str, dict[str, float]]) -> None:
         """The server's step from the clients' messages by name; ``numbers`` are what they counted."""

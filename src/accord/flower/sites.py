@@ -16,7 +16,7 @@ from accord.flower.events import Events
 from accord.flower.post import Patience, Post, Traffic
 from accord.flower.rounds import Rounds
 from accord.flower.store import digest_of
-from accord.flower.wire import RefusedError, letter, tree_of
+from accord.flower.wire import RefusedError, letter, trees_of
 from accord.problems.base import positive
 
 _PARTS = {
@@ -177,7 +177,7 @@ class Sites:
         def accept(name, told, record):
             if "value" in told:
                 _finite(told["value"], "value")
-            return told, {key: tree_of(record, tree, key) for key, tree in like.items()}
+            return told, trees_of(record, like)
 
         part = _PARTS.get(what, "fit")
         answers: dict[str, tuple[dict, dict]] = {}
@@ -252,15 +252,20 @@ class Sites:
 
         def accept(name, told, record):
             if (told.get("epoch"), told.get("round")) != (rounds.epoch, rounds.round):
-                raise RefusedError(f"it is of round {told.get('round')}, not {rounds.round}")
-            message = rounds.message_of(record) if name in works else None
+                raise RefusedError(
+                    f"it is of round {told.get('round')} and epoch {told.get('epoch')}, not "
+                    f"{rounds.round} and {rounds.epoch}"
+                )
+            like = {"message": rounds.shapes.message} if name in works else {}
+            trees = trees_of(record, like | ({"gradient": rounds.x0} if measured else {}))
+            message = trees.get("message")
             numbers = {
                 key: _finite(told[key], key) for key in ("gradients", "iterations") if key in told
             }
             if not measured:
                 return Reply(message, numbers, None, None)
-            gradient = tree_of(record, rounds.x0, "gradient")
-            return Reply(message, numbers, _finite(told.get("value"), "value"), gradient)
+            value = _finite(told.get("value"), "value")
+            return Reply(message, numbers, value, trees["gradient"])
 
         return accept
 

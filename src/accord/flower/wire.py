@@ -16,6 +16,9 @@ from accord.core.checks import closest
 _HEADER = 4096
 """More bytes than the header of an array in NumPy's format has."""
 
+_START = 10
+"""Where that header begins, after its own length in two bytes."""
+
 
 class RefusedError(ValueError):
     """A letter that is not what was agreed; its text says what is wrong with it."""
@@ -57,20 +60,29 @@ def opened(content: RecordDict) -> tuple[dict[str, Any], ArrayRecord]:
 def tree_of(record: ArrayRecord, like, prefix: str):
     """The tree under ``prefix``, as NumPy arrays, where it is exactly of the shapes and dtypes of ``like``.
 
-    Raises ``RefusedError`` naming the array that is missing, unknown, of another shape or dtype, too large
-    or not finite. Sizes are looked at before anything is decoded.
+    Raises ``RefusedError`` naming the array that is missing, of another shape or dtype, too large or not
+    finite. Sizes are looked at before anything is decoded.
     """
-    paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    wanted = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
-    given = [name for name in record if name.startswith(prefix)]
-    strange = [name for name in given if name not in wanted]
+    wanted = _named(like, prefix)
     lacking = [name for name in wanted if name not in record]
-    if strange or lacking:
-        what = f"unknown array {strange[0]!r}" if strange else f"no array {lacking[0]!r}"
-        raise RefusedError(f"{what}; expected are {', '.join(wanted)}")
-    return jax.tree_util.tree_unflatten(
-        structure, [_array(name, record[name], leaf) for name, leaf in wanted.items()]
-    )
+    if lacking:
+        raise RefusedError(f"no array {lacking[0]!r}; expected are {', '.join(wanted)}")
+    leaves = [_array(name, record[name], leaf) for name, leaf in wanted.items()]
+    return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
+
+
+def trees_of(record: ArrayRecord, like: Mapping[str, Any]) -> dict[str, Any]:
+    """The trees by their prefixes, as ``tree_of`` gives them, of a record that holds them and no more."""
+    known = [name for prefix, tree in like.items() for name in _named(tree, prefix)]
+    strange = [name for name in record if name not in known]
+    if strange:
+        raise RefusedError(f"unknown array {strange[0]!r}; expected are {', '.join(known)}")
+    return {prefix: tree_of(record, tree, prefix) for prefix, tree in like.items()}
+
+
+def _named(like, prefix: str) -> dict[str, Any]:
+    paths, _ = jax.tree_util.tree_flatten_with_path(like)
+    return {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
 
 
 def _array(name: str, array: Array, like) -> np.ndarray:
@@ -91,12 +103,17 @@ def _array(name: str, array: Array, like) -> np.ndarray:
     return value
 
 
-def size_of(arrays) -> int:
-    """Bytes of the arrays of a record or dictionary, from their shapes and dtypes."""
-    total = 0
-    for array in arrays.values():
-        total += int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
-    return total
+def size_of(record: ArrayRecord) -> int:
+    """Bytes of the arrays of a record, without the headers of NumPy's format.
+
+    What a record says of its arrays' shapes and dtypes is not relied on.
+    """
+    return sum(max(len(a.data) - _START - _length(a.data), 0) for a in record.values())
+
+
+def _length(data: bytes) -> int:
+    """The length of the header of an array in NumPy's format, version 1.0."""
+    return int.from_bytes(data[_START - 2 : _START], "little")
 
 
 _PARTS: dict[str, Any] = {name: getattr(oracles, name) for name in oracles.__all__} | {
