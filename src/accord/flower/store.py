@@ -60,7 +60,7 @@ class Store:
     def text(self, digest: str) -> str | None:
         """A text that the server sent earlier, by its digest."""
         path = self.folder / f"{digest}.json"
-        text = path.read_text() if path.exists() else None
+        text = path.read_text(errors="replace") if path.exists() else None
         return text if text is not None and digest_of(text) == digest else None
 
     def keep_text(self, text: str) -> None:
@@ -73,6 +73,8 @@ class Store:
         if found is None:
             return None
         about, arrays = found
+        if set(about) != set(Kept._fields) - {"old", "new", "reply"}:
+            return None
         parts: dict[str, dict[str, np.ndarray]] = {"old": {}, "new": {}, "reply": {}}
         for name, array in arrays.items():
             part, rest = name.split("/", 1)
