@@ -104,10 +104,15 @@ class Engine:
             regulariser=problem.regulariser, epoch=self.epoch, classes=self._classes,
             dtype=job.dtype,
         )  # fmt: skip
-        if self._saved is not None and self.rounds.restore(*self._saved):
+        if self._saved is not None and not self.rounds.restore(*self._saved):
+            # Sites that have done rounds of that epoch must not take these for the same.
+            self.epoch = self.rounds.epoch = self.epoch + 1
+            why = "the method, its seed or the sites differ from the checkpoint's"
+            self.sites.events("start_anew", why=why, epoch=self.epoch)
+        elif self._saved is not None:
             about = self._saved[0]
             self._rows, self._before = about["rows"], about["seconds"]
-            self._scale = Yardstick(*about["scale"]) if about["scale"] else None
+            self._scale = Yardstick(**about["scale"]) if about["scale"] else None
             totals = self.rounds.totals
             self._moved = Traffic(int(totals["uplink_bytes"]), int(totals["downlink_bytes"]))
             self.sites.events("resumed", round=self.rounds.round, epoch=self.epoch)

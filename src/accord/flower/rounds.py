@@ -149,6 +149,7 @@ class Rounds:
             server = unflatten(arrays, self.shapes.server, "server")
             server = jax.tree.map(jnp.asarray, server)
             self.server = keys.with_key(server, getattr(self.server, "key", 0))
+            self.x0 = jax.tree.map(jnp.asarray, unflatten(arrays, self.x0, "start"))
         for k, name in enumerate(self.names):
             self.latest[name] = unflatten(arrays, self.shapes.message, f"latest{k}/")
         self.round, self.acknowledged = about["round"], about["acknowledged"]

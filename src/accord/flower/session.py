@@ -51,13 +51,17 @@ class Options:
 
 
 class Session:
-    """A run over sites, through changes of membership and restarts of the server."""
+    """A run over sites, through changes of membership and restarts of the server.
+
+    ``epoch`` counts the starts of the method, ``done`` the rounds before the last of them.
+    """
 
     def __init__(
         self, grid: Grid, task: dict[str, Any], greeting: dict[str, Any], options: Options
     ):
-        self.options, self.epoch = options, 0
+        self.options, self.epoch, self.done = options, 0, 0
         self._task = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
+        self._damaged = False
         self._saved = self._unfinished()
         self._run = self._saved[0]["run"] if self._saved else secrets.token_hex(8)
         if options.output:
@@ -79,14 +83,18 @@ class Session:
         """The checkpoint of the same task, if it is to be resumed."""
         if self._checkpoint is None or not self.options.resume:
             return None
+        there = self._checkpoint.exists()
         found = durable.load(self._checkpoint)
+        self._damaged = there and found is None
         return found if found and found[0]["task"] == self._task else None
 
     def run(self, once: Callable[["Session"], Any]) -> Any:
         """What ``once`` gives, begun anew whenever membership changes; the checkpoint ends with it."""
         self.events("begin", run=self._run, resumed=self._saved is not None)
+        if self._damaged:
+            self.events("checkpoint_damaged", why="it cannot be read: the run begins again")
         about = self._saved[0] if self._saved else {}
-        self.epoch = about.get("epoch", 0)
+        self.epoch, self.done = about.get("epoch", 0), about.get("done", 0)
         self.sites.gather(about.get("names"))
         while True:
             try:
@@ -99,8 +107,11 @@ class Session:
         return result
 
     def begin_anew(self, change: ChangedError) -> None:
-        """Another epoch, with the members that there are now; ``former`` is the engine of the last."""
-        self._saved, self.former = None, self._engine
+        """Another epoch, with the members that there are now; ``former`` is the last that had a model."""
+        ended, self._saved, self._engine = self._engine, None, None
+        if ended is not None and ended.rounds is not None:
+            self.former = ended
+            self.epoch, self.done = ended.epoch, self.done + ended.rounds.round
         self.epoch += 1
         self.events("start_anew", why=str(change), epoch=self.epoch)
         self.sites.admit_late()
@@ -113,7 +124,7 @@ class Session:
                 "plan_changed", why="the sites' data or the task differ from the checkpoint's"
             )
             self._saved, self.epoch = None, self.epoch + 1
-        about = {"run": self._run, "task": self._task, "plan": digest_of(plan)}
+        about = {"run": self._run, "task": self._task, "plan": digest_of(plan), "done": self.done}
         self._engine = Engine(
             self.sites, self.epoch, self._checkpoint, about, self._saved,
             self.options.participation, self.options.every(x), classes, keep,
@@ -131,7 +142,7 @@ class Session:
             f"{e['client']} joined late, with {e['rows']:,} rows." for e in of("client_joined")
         ]
         told += [f"{e['client']} was not taken: {e['why']}." for e in of("client_declined")]
-        for name in sorted({e["client"] for e in of("state_lost")}):
+        for name in sorted({e["client"] for e in of("state_restored")}):
             told.append(f"{name} lost its state and was given it back from its last message.")
         told += [f"The method started anew: {e['why']}." for e in of("start_anew")]
         if refused := of("reply_refused"):

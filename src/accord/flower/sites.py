@@ -241,6 +241,8 @@ class Sites:
                 raise ChangedError(
                     f"{name} has lost its state, which {method} cannot restore from a message"
                 )
+            if "state" in lost:
+                self.events("state_restored", client=name, round=rounds.round)
             about, arrays = rounds.letter(name, works, measured, "state" in lost)
             return self._letter(name, about, arrays, [self._plan, rounds.method], lost)
 

@@ -41,6 +41,8 @@ class TableFit:
         }
         self._algorithm, self._tolerance, self._max_rounds = algorithm, tolerance, max_rounds
         self._schema: Schema | None = None
+        self._former: Engine | None = None
+        self._so_far: dict[str, np.ndarray] | None = None
 
     def task(self) -> dict[str, Any]:
         """What identifies the fit, in plain values."""
@@ -54,13 +56,14 @@ class TableFit:
     def once(self, session: Session) -> Fit:
         """The fit of the present members."""
         sites, numbers = session.sites, self._numbers
-        x0 = self._original(session.former)
+        if session.former is not None and session.former is not self._former:
+            self._former, self._so_far = session.former, self._original(session.former)
         summaries = {n: Summary.from_json(sites.post.cards[n]["summary"]) for n in sites.members}
         schema = agree(summaries, self.request)
         plan = json.dumps({"schema": schema.to_json(), **numbers})
         template = make_problem(schema, _one_row(schema), **numbers)
         problem = RemoteProblem(template, sites.rows(), sites.ask)
-        start = _encoded(x0, schema, np.shape(problem.initial()))
+        start = _encoded(self._so_far, schema, np.shape(problem.initial()))
         engine = session.engine(plan, problem.initial())
         self._schema = schema
         choice = self._choice(problem)
@@ -84,10 +87,9 @@ class TableFit:
         told = sites.ask("report", about, {}, {})
         return [Report(name, t["joint"], t["own"]) for name, (t, _) in told.items()]
 
-    def _original(self, former: Engine | None) -> dict[str, np.ndarray] | None:
-        """The coefficients so far by name, on the tables' scale, where an epoch has ended."""
-        if former is None or former.rounds is None or self._schema is None:
-            return None
+    def _original(self, former: Engine) -> dict[str, np.ndarray]:
+        """The coefficients by name, on the tables' scale, that an epoch has come to."""
+        assert self._schema is not None
         T = self._schema.matrix()
         names = [*self._schema.columns, *([INTERCEPT] if self._schema.intercept else [])]
         return dict(zip(names, T @ former.rounds.x, strict=True))
@@ -144,11 +146,8 @@ class OwnRun:
     def once(self, session: Session) -> Run:
         """The run of the present members, or its next epoch."""
         problem, engine = self.opened(session)
-        initial, done = self.initial, 0
-        before = session.former
-        if before is not None and before.rounds is not None:
-            initial, done = before.rounds.x, before.rounds.round
-        rounds, seed = max(self.rounds - done, 1), session.options.seed
+        initial = self.initial if session.former is None else session.former.rounds.x
+        rounds, seed = max(self.rounds - session.done, 1), session.options.seed
         return engine(self.algorithm, problem, rounds, seed, x0=initial, stop=self.stop)
 
     def opened(self, session: Session) -> tuple[RemoteProblem, Engine]:
