@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 from flwr.app import Message
-from grid import LocalGrid
 
 import accord
 from accord.flower.client import client_app
@@ -14,6 +13,7 @@ from accord.flower.session import Options, Session
 from accord.flower.sites import Terms
 from accord.flower.tasks import OwnRun
 from accord.flower.wire import letter, opened
+from grid import LocalGrid
 
 COLUMNS = 3
 TERMS = Terms(settle=0, poll=0.001, deadline=30.0, resend=0.02, start_wait=5.0)
@@ -74,7 +74,7 @@ def about(message: Message) -> dict:
     return json.loads(str(message.content["accord"]["about"]))
 
 
-def edited(message: Message, reply: Message, told=None, **changed) -> Message:
+def edited(message: Message, reply: Message, told=None, /, **changed) -> Message:
     """A reply with other plain values, or other arrays."""
     plain, record = opened(reply.content)
     values = {name: record[name].numpy() for name in record} | changed
@@ -107,3 +107,20 @@ class Fault:
         if self._after and self._hits(name, message):
             return self._after(message, reply)
         return self._then[1](name, message, reply)
+
+
+class EndedError(Exception):
+    """The server's process has ended."""
+
+
+def ending(grid, when) -> None:
+    """Ends the server once, as the first letter arrives of which ``when`` is true."""
+    then = grid.before
+
+    def before(name, message):
+        if when(message):
+            grid.before = then
+            raise EndedError("the server ends")
+        return then(name, message)
+
+    grid.before = before

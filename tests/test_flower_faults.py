@@ -10,13 +10,26 @@ import pytest
 
 pytest.importorskip("flwr", reason="the extra flower is not installed")
 
-from flower_sites import COLUMNS, TERMS, Fault, about, arrays, edited, grid_of, logged, problem, run
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 import accord
 from accord.flower import post
 from accord.flower.sites import FailedError, Terms
 from accord.flower.wire import opened
+from flower_sites import (
+    COLUMNS,
+    TERMS,
+    EndedError,
+    Fault,
+    about,
+    arrays,
+    edited,
+    ending,
+    grid_of,
+    logged,
+    problem,
+    run,
+)
 
 PDMM = accord.PDMM(penalty=2.0)
 QUICK = dataclasses.replace(TERMS, deadline=0.4)
@@ -50,12 +63,12 @@ def undisturbed(tmp_path_factory):
 
 def strange_array(message, reply):
     """A reply whose array claims a dtype that there is none of."""
-    plain, record = opened(reply.content)
-    name = next(iter(record))
-    broken = Array("no-such-dtype", record[name].shape, record[name].stype, record[name].data)
-    content = RecordDict(
-        {"accord": reply.content["accord"], "arrays": ArrayRecord({name: broken})}
-    )
+    _, record = opened(reply.content)
+    broken = {
+        name: Array("no-such-dtype", (-1,), record[name].stype, record[name].data)
+        for name in record
+    }
+    content = RecordDict({"accord": reply.content["accord"], "arrays": ArrayRecord(broken)})
     return [Message(content, reply_to=message)]
 
 
@@ -68,11 +81,16 @@ REFUSED = {
     "infinite": (lambda m, r: [edited(m, r, gradient=np.full(COLUMNS, np.inf))], "infinite"),
     "wrong shape": (lambda m, r: [edited(m, r, message=np.zeros(COLUMNS + 1))], "shape"),
     "wrong dtype": (lambda m, r: [edited(m, r, message=np.zeros(COLUMNS, "float32"))], "float32"),
-    "unknown array": (lambda m, r: [edited(m, r, messages=np.zeros(3))], "unknown array 'messages'"),
-    "another unknown array": (lambda m, r: [edited(m, r, junk=np.zeros(3))], "unknown array 'junk'"),
+    "unknown array": (
+        lambda m, r: [edited(m, r, messages=np.zeros(3))],
+        "unknown array 'messages'",
+    ),
+    "another unknown array": (
+        lambda m, r: [edited(m, r, junk=np.zeros(3))],
+        "unknown array 'junk'",
+    ),
     "too large": (lambda m, r: [edited(m, r, message=np.zeros(100 * 1024))], "bytes"),
     "no letter": (no_letter, "no letter of Accord"),
-    "no such dtype": (strange_array, "array"),
     "another round": (lambda m, r: [edited(m, r, {"round": 4})], "round 4"),
     "another epoch": (lambda m, r: [edited(m, r, {"epoch": 1})], "epoch 1"),
     "another client": (lambda m, r: [edited(m, r, {"client": "site 0"})], "'site 0'"),
@@ -80,6 +98,13 @@ REFUSED = {
     "no number": (lambda m, r: [edited(m, r, {"gradients": "many"})], "gradients"),
     "failed": (lambda m, r: [edited(m, r, {"status": "failed", "why": "no disk"})], "no disk"),
 }
+
+
+def test_what_a_record_says_of_its_arrays_is_not_relied_on(tmp_path, undisturbed):
+    grid = grid_of(tmp_path, arrays())
+    Fault(grid, "site 1", 5, after=strange_array)
+    found = run(grid, PDMM, output=tmp_path / "out")
+    np.testing.assert_array_equal(found.xs, undisturbed(PDMM))
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -176,7 +201,9 @@ def cut(folder):
 
 def flip(folder):
     content = bytearray((folder / "state.npz").read_bytes())
-    content[len(content) // 2] ^= 0xFF
+    with np.load(folder / "state.npz") as stored:
+        state = stored["/new/"].tobytes()
+    content[content.index(state)] ^= 1
     (folder / "state.npz").write_bytes(bytes(content))
 
 
@@ -195,8 +222,7 @@ EXACT = [PDMM, accord.AGPDMM(local_steps=3, penalty=2.0)]
 
 @pytest.mark.parametrize(
     ("damage", "algorithm"),
-    [(shutil.rmtree, a) for a in EXACT]
-    + [(d, PDMM) for d in (cut, flip, other_format)],
+    [(shutil.rmtree, a) for a in EXACT] + [(d, PDMM) for d in (cut, flip, other_format)],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_a_lost_state_is_restored_exactly(damage, algorithm, tmp_path, undisturbed):
@@ -236,7 +262,7 @@ def test_a_lost_state_that_is_a_warm_start_leaves_the_optimum(algorithm, rounds,
 
 
 @pytest.mark.parametrize(
-    "algorithm", [accord.FedDyn(local_steps=10), accord.Scaffnew()], ids=lambda a: type(a).__name__
+    "algorithm", [accord.FedDyn(), accord.Scaffnew()], ids=lambda a: type(a).__name__
 )
 def test_a_method_whose_states_cannot_be_restored_starts_anew(algorithm, tmp_path):
     grid = grid_of(tmp_path, arrays())
@@ -426,11 +452,7 @@ def test_a_stranger_among_the_nodes_is_refused(tmp_path):
         run(grid, PDMM, terms=dataclasses.replace(TERMS, start_wait=0.3))
 
 
-class EndedError(Exception):
-    """The server's process has ended."""
-
-
-def ending(grid, call: int):
+def ending_at(grid, call: int):
     """Ends the server at its call number ``call`` of the grid, before or after it."""
     count = itertools.count()
 
@@ -463,7 +485,7 @@ def test_the_server_ends_at_any_point_and_resumes_as_if_nothing_happened(
         grid = grid_of(tmp_path / str(call), arrays())
         output = tmp_path / str(call) / "out"
         push, pull = grid.push_messages, grid.pull_messages
-        ending(grid, call)
+        ending_at(grid, call)
         try:
             found = run(grid, algorithm, rounds, output, every=every)
             break
@@ -490,17 +512,12 @@ def test_the_server_ends_after_a_change_of_membership_and_resumes(tmp_path):
         breaks(
             grid, "site 2", 5, lambda m, r: [edited(m, r, {"status": "failed", "why": "no disk"})]
         )
-        inner = grid.before
-
-        def ends(name, message, inner=inner, round_=round_):
-            if about(message).get("epoch") == 1 and about(message)["round"] == round_:
-                raise EndedError
-            return inner(name, message)
-
-        grid.before = ends
+        ending(
+            grid,
+            lambda m, r=round_: (about(m).get("epoch"), about(m).get("round")) == (1, r),
+        )
         with pytest.raises(EndedError):
             run(grid, PDMM, 12, folder / "out", terms=QUICK)
-        grid.before = inner
         grid.gone.add("site 2")
         found = run(grid, PDMM, 12, folder / "out", terms=QUICK)
         np.testing.assert_array_equal(found.x, calm.x)
@@ -508,7 +525,7 @@ def test_the_server_ends_after_a_change_of_membership_and_resumes(tmp_path):
 
 def test_another_seed_after_a_stop_starts_the_method_anew(tmp_path):
     grid = grid_of(tmp_path, arrays())
-    ending(grid, 20)
+    ending_at(grid, 20)
     push, pull = type(grid).push_messages, type(grid).pull_messages
     with pytest.raises(EndedError):
         run(grid, PDMM, 60, tmp_path / "out")
@@ -521,7 +538,7 @@ def test_another_seed_after_a_stop_starts_the_method_anew(tmp_path):
 
 def test_a_damaged_checkpoint_is_told_of_and_the_run_begins_again(tmp_path):
     grid = grid_of(tmp_path, arrays())
-    ending(grid, 20)
+    ending_at(grid, 20)
     with pytest.raises(EndedError):
         run(grid, PDMM, 60, tmp_path / "out")
     path = tmp_path / "out" / "checkpoint.npz"
@@ -534,7 +551,7 @@ def test_a_damaged_checkpoint_is_told_of_and_the_run_begins_again(tmp_path):
 
 def test_random_schedules_of_faults_end_at_the_optimum(tmp_path):
     algorithms = [PDMM, EXACT[1], accord.SCAFFOLD(local_steps=3)]
-    for seed in range(21):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         folder = tmp_path / str(seed)
         grid = grid_of(folder, arrays())
@@ -560,7 +577,7 @@ def test_random_schedules_of_faults_end_at_the_optimum(tmp_path):
         grid.before, grid.after = loses, spoils
         stop = accord.Stop(gradient_norm=1e-10)
         terms = dataclasses.replace(TERMS, leave_after=20)
-        found = run(grid, algorithms[seed % 3], 400, folder / "out", stop=stop, terms=terms)
+        found = run(grid, algorithms[seed % 3], 200, folder / "out", stop=stop, terms=terms)
         at_optimum(found, arrays())
         lines = (folder / "out" / "log.jsonl").read_text().splitlines()
         assert {json.loads(line)["event"] for line in lines} >= {"begin", "members", "round"}

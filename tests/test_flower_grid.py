@@ -5,10 +5,9 @@ import pytest
 
 pytest.importorskip("flwr", reason="the extra flower is not installed")
 
-from flower_sites import arrays, grid_of, problem, run
-
 import accord
 from accord.oracles import VarianceReduced
+from flower_sites import arrays, grid_of, problem, run
 
 ROUNDS = 30
 ALGORITHMS = {name: algorithm() for name, algorithm in accord.REGISTRY.items()} | {
