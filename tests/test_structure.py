@@ -28,6 +28,7 @@ ORDER = [
     "report",
     "analysis",
     "estimators",
+    "flower",
     "cli",
 ]
 
@@ -80,6 +81,15 @@ def test_import_brings_nothing_heavy():
     }
     heavy |= {"scipy.optimize", "scipy.sparse"}
     assert not heavy & set(loaded)
+
+
+def test_only_one_folder_knows_flower():
+    for path in sorted(SOURCE.rglob("*.py")):
+        if part_of(path) != "flower":
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                assert "flwr" not in {name.split(".")[0] for name in names}, path
 
 
 def test_no_assert_in_the_library():

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from accord.report.style import size
+
 logger = logging.getLogger("accord")
 
 
@@ -27,12 +29,23 @@ class Events:
             line = json.dumps({"time": round(time.time(), 3), "event": event, **fields})
             with self.path.open("a") as file:
                 file.write(line + "\n")
-        told = ", ".join(f"{name} {_short(value)}" for name, value in fields.items())
-        logger.info("%s: %s", event.replace("_", " "), told)
+        logger.info("%s", _sentence(event, fields))
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """The events of one name so far."""
         return [e for e in self.seen if e["event"] == event]
+
+
+def _sentence(event: str, fields: dict[str, Any]) -> str:
+    if event == "round":
+        up, down = (size(fields[f"{way}_bytes"]) for way in ("uplink", "downlink"))
+        return (
+            f"round {fields['round']}: {fields['heard']} of {fields['of']} sites, "
+            f"F {fields['objective']:.6g}, "
+            f"gradient norm {fields['gradient_norm']:.1e}, {up} up, {down} down"
+        )
+    told = ", ".join(f"{name} {_short(value)}" for name, value in fields.items())
+    return f"{event.replace('_', ' ')}: {told}" if told else event.replace("_", " ")
 
 
 def _short(value: Any) -> str:

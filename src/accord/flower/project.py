@@ -33,6 +33,7 @@ build-backend = "hatchling.build"
 name = "{name}"
 version = "1.0.0"
 description = "A joint fit of the sites' tables, made with Accord."
+license = "Apache-2.0"
 requires-python = ">=3.11"
 dependencies = ["accord[flower]=={version}"]
 

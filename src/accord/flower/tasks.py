@@ -74,6 +74,8 @@ class TableFit:
         model: Fit = fitted(
             task, schema, problem, choice, lambda m: self._reports(sites, m), run=engine, x0=start
         )
+        bounds = model.certificate
+        session.events("certified", distance=bounds.distance, gap=bounds.gap)
         notes = [*model.notes, *session.notes()]
         return replace(model, exchanges=_exchanges(model, task, sites), notes=notes)
 
@@ -89,9 +91,9 @@ class TableFit:
 
     def _original(self, former: Engine) -> dict[str, np.ndarray]:
         """The coefficients by name, on the tables' scale, that an epoch has come to."""
-        assert self._schema is not None
-        T = self._schema.matrix()
-        names = [*self._schema.columns, *([INTERCEPT] if self._schema.intercept else [])]
+        schema: Any = self._schema
+        T = schema.matrix()
+        names = [*schema.columns, *([INTERCEPT] if schema.intercept else [])]
         return dict(zip(names, T @ former.rounds.x, strict=True))
 
 
