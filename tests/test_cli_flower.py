@@ -73,6 +73,14 @@ def test_keys_are_never_overwritten(tmp_path):
     assert {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("certificates", "The folder for the keys."), ("init", "A new folder for the Flower app.")],
+)
+def test_the_help_says_what_the_argument_is(command, told):
+    assert told in flower(command, "--help")
+
+
 @pytest.mark.parametrize("command", [("certificates", "keys"), ("init", "study", "--target", "y")])
 def test_without_flower_it_says_what_to_install(tmp_path, command):
     code = "import sys; sys.modules['flwr'] = None; from accord.cli import app; app()"
