@@ -7,6 +7,7 @@ for round r again gets the stored reply.
 
 import fcntl
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class Store:
     """The folder of one client, with a folder for each run."""
 
     def __init__(self, folder: Path, run: str):
-        self.folder = Path(folder) / run
+        self.folder = Path(folder) / _hexadecimal("run", run)
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
             self._forget_old_runs()
@@ -59,7 +60,7 @@ class Store:
 
     def text(self, digest: str) -> str | None:
         """A text that the server sent earlier, by its digest."""
-        path = self.folder / f"{digest}.json"
+        path = self.folder / f"{_hexadecimal('text', digest)}.json"
         text = path.read_text(errors="replace") if path.exists() else None
         return text if text is not None and digest_of(text) == digest else None
 
@@ -91,6 +92,13 @@ class Store:
             for name, array in fields.pop(part).items()
         }
         durable.save(self.folder / "state.npz", fields, arrays)
+
+
+def _hexadecimal(what: str, name: Any) -> str:
+    """A name that the server gave, fit to be that of a file: it may not lead out of the folder."""
+    if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{8,64}", name):
+        raise ValueError(f"{what}: got {name!r}; accepted are 8 to 64 hexadecimal digits")
+    return name
 
 
 def digest_of(text: str) -> str:
