@@ -37,7 +37,7 @@ class Events:
 
 
 def _sentence(event: str, fields: dict[str, Any]) -> str:
-    if event == "round":
+    if event == "round" and "objective" in fields:
         up, down = (size(fields[f"{way}_bytes"]) for way in ("uplink", "downlink"))
         return (
             f"round {fields['round']}: {fields['heard']} of {fields['of']} sites, "
