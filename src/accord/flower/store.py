@@ -40,7 +40,7 @@ class Store:
     """The folder of one client, with a folder for each run."""
 
     def __init__(self, folder: Path, run: str):
-        self.folder = Path(folder) / _hexadecimal("run", run)
+        self.folder = Path(folder) / _checked("run", run)
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
             self._forget_old_runs()
@@ -60,7 +60,7 @@ class Store:
 
     def text(self, digest: str) -> str | None:
         """A text that the server sent earlier, by its digest."""
-        path = self.folder / f"{_hexadecimal('text', digest)}.json"
+        path = self.folder / f"{_checked('text', digest)}.json"
         text = path.read_text(errors="replace") if path.exists() else None
         return text if text is not None and digest_of(text) == digest else None
 
@@ -94,10 +94,10 @@ class Store:
         durable.save(self.folder / "state.npz", fields, arrays)
 
 
-def _hexadecimal(what: str, name: Any) -> str:
+def _checked(what: str, name: Any) -> str:
     """A name that the server gave, fit to be that of a file: it may not lead out of the folder."""
-    if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{8,64}", name):
-        raise ValueError(f"{what}: got {name!r}; accepted are 8 to 64 hexadecimal digits")
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
+        raise ValueError(f"{what}: got {name!r}; accepted are up to 64 letters, digits, - and _")
     return name
 
 
