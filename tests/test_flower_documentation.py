@@ -104,6 +104,24 @@ def test_a_loss_of_ones_own_finds_the_optimum(tmp_path):
     assert (tmp_path / "out" / "history.csv").read_text().startswith("round,")
 
 
+def test_a_pytorch_module_learns(tmp_path):
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    (code,) = re.findall(r"```python\n(.*?)```", section("A PyTorch module"), re.S)
+    space: dict = {}
+    exec(compile(code, str(PAGE), "exec"), space)
+    rng = np.random.default_rng(0)
+    configs = {}
+    for name, n in (("a", 40), ("b", 60), ("c", 90)):
+        x = rng.standard_normal((n, 3))
+        np.savez(tmp_path / f"{name}.npz", x=x, y=(x[:, 0] * x[:, 1] > 0).astype(int))
+        configs[name] = {"data": str(tmp_path / f"{name}.npz"), "state": str(tmp_path / "state")}
+    config = {"output": str(tmp_path / "out"), "min-clients": 3, "settle": 0.0}
+    grid = LocalGrid(dict.fromkeys(configs, space["client"]), configs, config)
+    space["server"](grid, Context(1, 0, {}, RecordDict(), config))
+    told = pl.read_csv(tmp_path / "out" / "history.csv")["objective"]
+    assert told[-1] < 0.9 * told[0]
+
+
 def test_the_workflow_of_secure_aggregation_wants_the_old_context():
     context = Context(1, 0, {}, RecordDict(), {})
     with pytest.raises(TypeError, match="Expect a LegacyContext"):
