@@ -203,14 +203,14 @@ def test_a_site_that_leaves_for_good_leaves_the_fit_of_the_rest(tmp_path):
 def test_a_table_that_changes_between_stop_and_resume_begins_anew(tmp_path):
     frames = split(table())
     grid = grid_of(tmp_path, frames)
-    task = TableFit(Request(target="ill", features=("age", "dose")), algorithm=accord.PDMM())
+    task = TableFit(Request(target="ill", features=("age", "dose")), compare_local=False)
     with pytest.raises(Exception, match="the server ends"):
-        ending(grid, lambda message: about(message).get("round") == 6)
+        ending(grid, lambda message: about(message).get("round") == 2)
         deployed(grid, task, tmp_path / "out")
     frames["b"] = frames["b"].head(25)
     grid = grid_of(tmp_path, frames)
     found = deployed(grid, task, tmp_path / "out")
     assert logged(tmp_path / "out", "plan_changed")
     union = pl.concat([f.with_columns(site=pl.lit(n)) for n, f in frames.items()])
-    expected = accord.fit(union, "ill", "site", features=("age", "dose"))
-    np.testing.assert_allclose(found.model.x, expected.model.x, atol=1e-7)
+    expected = accord.fit(union, "ill", "site", features=("age", "dose"), compare_local=False)
+    np.testing.assert_allclose(found.model.x, expected.model.x, atol=1e-9)

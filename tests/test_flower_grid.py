@@ -39,5 +39,7 @@ def test_a_run_over_sites_follows_the_star_engine(name, tmp_path):
         # The trajectory moves, and the method's own counts are those of the engine.
         assert np.abs(np.diff(expected.xs[:3], axis=0)).max() > 1e-6
         ours, theirs = found.run.history, expected.history
-        for column in set(ours) & set(theirs) & {"iterations", "gradients", "objective"}:
-            np.testing.assert_allclose(ours[column][-1], theirs[column][-1], rtol=1e-6)
+        np.testing.assert_allclose(ours["objective"][-1], theirs["objective"][-1], rtol=1e-12)
+        # Where an exact local solve ends may hang on a rounding.
+        for column in set(ours) & set(theirs) & {"iterations", "gradients"}:
+            np.testing.assert_allclose(ours[column][-1], theirs[column][-1], rtol=0.01)
