@@ -139,6 +139,10 @@ class Session:
             for e in of("client_left")
         ]
         told += [
+            f"{e['client']} had not come back when the run was resumed: its rows no longer count."
+            for e in of("client_missing")
+        ]
+        told += [
             f"{e['client']} joined late, with {e['rows']:,} rows." for e in of("client_joined")
         ]
         told += [f"{e['client']} was not taken: {e['why']}." for e in of("client_declined")]

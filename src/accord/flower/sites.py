@@ -27,6 +27,9 @@ _PARTS = {
 }
 """Which part of a run a question belongs to; others belong to the fit."""
 
+_NUMBERS = {"survey": ("value",), "constants": ("L", "estimated")}
+"""The numbers of the answer to a question."""
+
 
 class ChangedError(Exception):
     """The method has to start anew, from the model that it has come to; the text says why."""
@@ -107,8 +110,7 @@ class Sites:
 
     def gather(self, wanted: list[str] | None = None) -> None:
         """Waits for the sites that a run starts with, or those ``wanted``; ``FailedError`` without them."""
-        terms, post = self.terms, self.post
-        least = len(wanted) if wanted else terms.min_clients
+        terms, post, least = self.terms, self.post, self.terms.min_clients
         enough = (lambda: set(wanted) <= set(post.present)) if wanted else self._enough
         self.events("waiting", clients=wanted or least, seconds=terms.start_wait)
         post.meet(terms.start_wait, enough)
@@ -117,14 +119,15 @@ class Sites:
         here = [n for n in wanted or [] if n in post.present] or in_order(post.present)
         if len(here) < least:
             failed = "; ".join(post.failed.values())
-            lacking = (
-                f" ({', '.join(n for n in wanted if n not in here)} are missing)" if wanted else ""
-            )
             raise FailedError(
-                f"{len(here)} of at least {least} clients came within {terms.start_wait:g} s{lacking}"
+                f"{len(here)} of at least {least} clients came within {terms.start_wait:g} s"
                 + (f"; not usable: {failed}" if failed else "")
                 + "; start more SuperNodes, or lower min-clients"
             )
+        for name in wanted or []:
+            if name not in here:
+                self.left[name] = "left"
+                self.events("client_missing", client=name)
         self._admit(here)
 
     def _enough(self) -> bool:
@@ -175,8 +178,11 @@ class Sites:
             )
 
         def accept(name, told, record):
-            if "value" in told:
-                _finite(told["value"], "value")
+            for key in _NUMBERS.get(what, ()):
+                _finite(told.get(key), key)
+            if what == "report":
+                _check_counts(told.get("joint"), True)
+                _check_counts(told.get("own"), about["compare_local"])
             return told, trees_of(record, like)
 
         part = _PARTS.get(what, "fit")
@@ -315,6 +321,13 @@ class Sites:
         self.post.look(at_once=False)
         if late := self._late():
             raise ChangedError(f"{', '.join(late)} came to join")
+
+
+def _check_counts(counts, wanted: bool) -> None:
+    """Raises where a report's counts are none; a measure may be undefined, and then is NaN."""
+    numbers = isinstance(counts, dict) and all(map(is_number, counts.values()))
+    if wanted and not (numbers and {"rows", "loss"} <= set(counts)):
+        raise RefusedError(f"its counts are {str(counts)[:80]}")
 
 
 def _finite(value, name: str) -> float:
