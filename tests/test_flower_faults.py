@@ -549,6 +549,38 @@ def test_a_damaged_checkpoint_is_told_of_and_the_run_begins_again(tmp_path):
     at_optimum(found, arrays())
 
 
+def test_a_site_that_does_not_come_back_after_a_stop_no_longer_counts(tmp_path):
+    grid = grid_of(tmp_path, arrays())
+    ending_at(grid, 20)
+    with pytest.raises(EndedError):
+        run(grid, PDMM, 60, tmp_path / "out")
+    grid = grid_of(tmp_path, arrays())
+    grid.gone.add("site 1")
+    terms = dataclasses.replace(QUICK, start_wait=0.3)
+    found = run(grid, PDMM, 60, tmp_path / "out", terms=terms)
+    (event,) = logged(tmp_path / "out", "client_missing")
+    assert event["client"] == "site 1"
+    assert any(note.startswith("site 1 had not come back") for note in found.session.notes())
+    at_optimum(found, [arrays()[0], arrays()[2]])
+
+
+@pytest.mark.parametrize("told", [{"L": float("nan")}, {"L": "much"}, {"estimated": None}])
+def test_constants_that_are_none_are_refused(told, tmp_path):
+    grid = grid_of(tmp_path, arrays())
+    once = [told]
+
+    def after(name, message, reply):
+        if about(message).get("what") == "constants" and name == "site 0" and once:
+            return [edited(message, reply, once.pop())]
+        return [reply]
+
+    grid.after = after
+    terms = dataclasses.replace(TERMS, resend=0.01)
+    found = run(grid, accord.PDMM(), output=tmp_path / "out", terms=terms)
+    assert [e["client"] for e in logged(tmp_path / "out", "reply_refused")] == ["site 0"]
+    at_optimum(found, arrays())
+
+
 def test_random_schedules_of_faults_end_at_the_optimum(tmp_path):
     algorithms = [PDMM, EXACT[1], accord.SCAFFOLD(local_steps=3)]
     for seed in range(20):
