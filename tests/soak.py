@@ -90,8 +90,9 @@ class Storm:
         elif fault == "kill client app":
             os.kill(d.client_app(site), signal.SIGKILL)
         elif fault == "delete state":
-            for folder in self.state.glob(f"{site}-*"):
-                shutil.rmtree(folder)
+            # At once, whatever a client app is just writing there.
+            for number, folder in enumerate(self.state.glob(f"{site}-*")):
+                folder.rename(self.output.parent / f"lost-{len(self.happened)}-{number}")
         elif fault == "stranger":
             d.launch("stranger", config='client="stranger"')
             with contextlib.suppress(RefusedError):

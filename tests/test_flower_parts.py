@@ -191,7 +191,7 @@ def test_only_the_last_runs_are_kept(tmp_path):
             store.save(KEPT)
         os.utime(store.folder, (k, k))
     left = {f.name for f in (tmp_path / "client").iterdir()}
-    assert left == {f"run{k}" for k in range(2, 8)}
+    assert left == {f"run{k}" for k in range(3, 8)}
 
 
 def test_one_process_at_a_time(tmp_path):

@@ -76,6 +76,19 @@ def test_a_network_in_single_precision_learns_the_digits():
     assert (scores.argmax(1).numpy() == y).mean() > 0.8
 
 
+def test_a_client_without_rows_and_a_loss_without_curvature():
+    clients = accord.Clients.from_arrays([*rows(2), (np.zeros((0, LENGTH)), np.zeros(0))])
+    problem = accord.problems.torch_module(linear(), squared, clients, dtype="float64")
+    same = accord.problems.least_squares(clients)
+    x = {"weight": np.ones((1, LENGTH))}
+    assert problem.objective(x) == pytest.approx(same.objective(np.ones(LENGTH)), rel=1e-13)
+    flat = accord.problems.torch_module(
+        linear(), lambda o, y: (o[:, 0] * y).mean(), clients, l2=0.5, dtype="float64"
+    )
+    bent = flat.hessian_product(x, x)
+    assert np.allclose(bent["weight"], 0.5)
+
+
 def test_what_is_refused():
     make = accord.problems.torch_module
     norm = torch.nn.Sequential(torch.nn.Linear(LENGTH, 2), torch.nn.BatchNorm1d(2))
@@ -83,8 +96,16 @@ def test_what_is_refused():
         make(norm, squared, CLIENTS)
     with pytest.raises(TypeError, match="module: got int"):
         make(3, squared, CLIENTS)
-    with pytest.raises(ValueError, match=r"loss: returned shape \(12,\)"):
+    with pytest.raises(ValueError, match=r"loss: returned float32 of shape \(12,\)"):
         make(linear(), lambda o, y: (o[:, 0] - y) ** 2, CLIENTS)
+    with pytest.raises(ValueError, match="loss: PyTorch warns of a client's rows: Using a target"):
+        make(linear(), torch.nn.functional.mse_loss, CLIENTS)
+    with pytest.raises(ValueError, match="loss: returned float64"):
+        make(linear(), lambda o, y: squared(o, y).double(), CLIENTS)
+    frozen = linear()
+    frozen.weight.requires_grad_(False)
+    with pytest.raises(ValueError, match="module: its parameter 'weight' is frozen"):
+        make(frozen, squared, CLIENTS)
     weighted = accord.Clients.from_arrays([(X, y, np.arange(len(y)) + 1.0) for X, y in rows()])
     with pytest.raises(ValueError, match="clients: row weights"):
         make(linear(), squared, weighted)

@@ -31,7 +31,18 @@ def write_whole(path: Path, content: str | bytes, durable: bool = False) -> Path
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)
         Path(name).replace(path)
+        if durable:
+            _sync(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     return path
+
+
+def _sync(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk, too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 import accord
 from accord.analysis.model import Model
 from accord.data import read_sites
+from accord.data.frames import opened as opened_table
+from accord.data.sites import Site
 from accord.flower.site import Own, Table, Worker
 from accord.flower.store import Kept, Store, digest_of
 from accord.flower.wire import (
@@ -24,6 +27,9 @@ from accord.flower.wire import (
     tree_of,
     unflatten,
 )
+
+LEAST_BATCH = 10
+"""The default of ``least-batch``: a gradient of one row is that row."""
 
 
 class _LostError(Exception):
@@ -44,9 +50,10 @@ def client_app(
     names. ``classes`` are algorithms of your own. ``mods`` are Flower's.
 
     Node configuration: ``client``, the site's name, which it keeps for good; ``data``, a .csv or .parquet
-    file; ``state``, a folder for what the client must remember between rounds (default
-    ``~/.local/state/accord/NAME``). In simulations, where nodes have no configuration, the run's ``data``
-    and ``client`` name a table with a client column or a folder, and node k has its k-th site.
+    file; ``least-batch`` (10), the fewest rows that a gradient which leaves is to be of; ``state``, a folder
+    for what the client must remember between rounds (default ``~/.local/state/accord/NAME``). In
+    simulations, where nodes have no configuration, the run's ``data`` and ``client`` name a table with a
+    client column or a folder, and node k has its k-th site.
     """
     desk = _Desk(objective, known_classes(classes))
     app = ClientApp()
@@ -62,20 +69,26 @@ class _Desk:
         self._objective, self._classes = objective, classes
         self._sources: dict[tuple, Any] = {}
         self._workers: dict[tuple, Worker] = {}
+        self._partitions: tuple[Any, list[Site]] = (None, [])
 
     def answer(self, message: Message, context: Context) -> Message:
         """The reply to a letter; what is wrong at the site is said in the reply, in one line."""
-        name = ""
+        told: dict[str, Any] = {"client": "", "status": "ok"}
+        sent: dict[str, Any] = {}
         try:
-            name = _name_of(context)
+            told["client"] = self._name(context)
+            told["source"] = digest_of(repr(_data_of(context)))
             about, arrays = opened(message.content)
-            told, sent = self._answer(name, about, arrays, context)
+            found, sent = self._answer(told["client"], about, arrays, context)
+            told |= found
         except _LostError as error:
-            told, sent = {"status": "lost", "what": str(error)}, {}
-        except (ValueError, TypeError, OSError) as error:
-            line = " ".join(str(error).split()) or type(error).__name__
-            told, sent = {"status": "failed", "why": line}, {}
-        return Message(letter({"client": name, "status": "ok", **told}, sent), reply_to=message)
+            told |= {"status": "lost", "what": str(error)}
+        except Exception as error:
+            line = " ".join(str(error).split())
+            known = isinstance(error, ValueError | TypeError | OSError) and line
+            why = line if known else f"{type(error).__name__}: {line}"
+            told |= {"status": "failed", "why": why}
+        return Message(letter(told, sent), reply_to=message)
 
     def _answer(self, name, about, arrays, context):
         if about["kind"] == "hello":
@@ -90,13 +103,57 @@ class _Desk:
             worker = self._worker(name, _text(store, about["plan"]), about["plan"], context)
             if about["kind"] == "ask":
                 return _ask(worker, about, arrays)
-            return self._round(worker, store, about, arrays)
+            return self._round(worker, store, about, arrays, _least_batch(context))
+
+    def _name(self, context: Context) -> str:
+        """The client's configured name; in simulations that of the partition's site."""
+        name = context.node_config.get("client")
+        if name is not None:
+            return str(name)
+        if "partition-id" in context.node_config:
+            if context.run_config.get("data"):
+                return self._partition(context).name
+            return str(context.node_config["partition-id"])
+        raise ValueError(
+            "node-config: client is missing; start the SuperNode with "
+            """--node-config 'client="site-a" data="/path/site.parquet"'"""
+        )
+
+    def _partition(self, context: Context) -> Site:
+        """In a simulation, the site that a node stands for."""
+        source = _data_of(context)[:-1]
+        if self._partitions[0] != source:
+            column = str(context.run_config.get("client") or "") or None
+            sites = read_sites(Path(str(context.run_config["data"])), column)
+            self._partitions = source, sites
+        sites, k = self._partitions[1], int(context.node_config["partition-id"])
+        if k >= len(sites):
+            raise ValueError(
+                f"data: {len(sites)} sites for {k + 1} or more nodes; start fewer nodes"
+            )
+        return sites[k]
+
+    def _opened(self, context: Context):
+        """The site's rows, wherever they come from."""
+        if self._objective is not None:
+            made = self._objective(context) if callable(self._objective) else self._objective
+            return Own(made)
+        path = context.node_config.get("data")
+        if path is not None:
+            names, load = opened_table(Path(str(path)), "data")
+            return Table(load(names))
+        if context.run_config.get("data"):
+            return Table(self._partition(context).frame)
+        raise ValueError(
+            "node-config: data is missing; start the SuperNode with "
+            """--node-config 'client="site-a" data="/path/site.parquet"'"""
+        )
 
     def _source(self, name, context):
         key = (name, *_data_of(context))
         if key not in self._sources:
             self._sources = {k: v for k, v in self._sources.items() if k[0] != name}
-            self._sources[key] = _opened_source(self._objective, context)
+            self._sources[key] = self._opened(context)
         return self._sources[key]
 
     def _worker(self, name, plan: str, digest: str, context) -> Worker:
@@ -107,9 +164,16 @@ class _Desk:
             self._workers[key] = Worker(problem, self._classes)
         return self._workers[key]
 
-    def _round(self, worker: Worker, store: Store, about, arrays: ArrayRecord):
+    def _round(self, worker: Worker, store: Store, about, arrays: ArrayRecord, least_batch: int):
         """The client's part of a round, once, however often it is asked for."""
         algorithm, shapes = worker.method(_text(store, about["method"]))
+        for part in (algorithm, getattr(algorithm, "oracle", None)):
+            batch = getattr(part, "batch_size", None)
+            if batch is not None and batch < least_batch:
+                raise ValueError(
+                    f"batch_size: got {batch}; gradients that leave this site are of {least_batch} rows or "
+                    "more (least-batch in its node configuration)"
+                )
         inbox = tree_of(arrays, shapes.inbox, "inbox")
         model = inbox
         if about["model"] == "apart":
@@ -120,8 +184,7 @@ class _Desk:
         if not about["work"]:
             value, gradient = worker.survey(model)
             return {**told, "value": value}, flatten(gradient, "gradient")
-        remembers = bool(jax.tree.leaves(shapes.state))
-        kept = store.load() if remembers else None
+        kept = store.load()
         if kept is not None and (kept.epoch, kept.after) == (about["epoch"], about["round"]):
             return _again(worker, kept, model, about["measure"])
         base = self._base(worker, algorithm, shapes, kept, about, arrays, model)
@@ -134,10 +197,9 @@ class _Desk:
         if about["measure"]:
             told["value"] = float(step.value)
             reply |= flatten(step.gradient, "gradient")
-        if remembers:
-            old, new = flatten(base, ""), flatten(step.state, "")
-            rounds = about["acknowledged"], about["round"]
-            store.save(Kept(about["epoch"], *rounds, old, new, told, reply))
+        old, new = flatten(base, ""), flatten(step.state, "")
+        rounds = about["acknowledged"], about["round"]
+        store.save(Kept(about["epoch"], *rounds, old, new, told, reply))
         return told, reply
 
     def _base(self, worker, algorithm, shapes, kept, about, arrays, model):
@@ -189,7 +251,7 @@ def _ask(worker: Worker, about, arrays: ArrayRecord):
         found = {"gradient": gradient, "rounding": rounding}
         return {}, found | ({"hessian": hessian} if hessian is not None else {})
     if what == "least":
-        spread = arrays["spread"].numpy()
+        spread = tree_of(arrays, np.zeros((len(x), len(x))), "spread")
         return {}, {"least": smooth.least_hessian(x, spread, about["radius"])}
     raise RefusedError(f"{what!r} is nothing that a site answers; the server's Accord may be newer")
 
@@ -201,55 +263,22 @@ def _text(store: Store, digest: str) -> str:
     return text
 
 
-def _name_of(context: Context) -> str:
-    """The client's configured name; in simulations that of the partition's site."""
-    name = context.node_config.get("client")
-    if name is not None:
-        return str(name)
-    if "partition-id" in context.node_config:
-        if context.run_config.get("data"):
-            return _partition(context).name
-        return str(context.node_config["partition-id"])
-    raise ValueError(
-        "node-config: client is missing; start the SuperNode with "
-        """--node-config 'client="site-a" data="/path/site.parquet"'"""
-    )
-
-
-def _partition(context: Context):
-    sites = read_sites(
-        Path(str(context.run_config["data"])), str(context.run_config.get("client") or "") or None
-    )
-    k = int(context.node_config["partition-id"])
-    if k >= len(sites):
-        raise ValueError(f"data: {len(sites)} sites for {k + 1} or more nodes; start fewer nodes")
-    return sites[k]
-
-
 def _data_of(context: Context) -> tuple:
-    """What identifies the site's data: path, time and size."""
+    """What identifies the site's data: path, partition, time and size."""
     path = context.node_config.get("data") or context.run_config.get("data")
+    partition = context.node_config.get("partition-id")
     if not path or not Path(str(path)).exists():
-        return (str(path), context.node_config.get("partition-id"))
+        return str(path), 0, 0, partition
     state = Path(str(path)).stat()
-    return (str(path), context.node_config.get("partition-id"), state.st_mtime_ns, state.st_size)
+    return str(path), state.st_mtime_ns, state.st_size, partition
 
 
-def _opened_source(objective, context: Context):
-    if objective is not None:
-        return Own(objective(context) if callable(objective) else objective)
-    path = context.node_config.get("data")
-    if path is None:
-        if not context.run_config.get("data"):
-            raise ValueError(
-                "node-config: data is missing; start the SuperNode with "
-                """--node-config 'client="site-a" data="/path/site.parquet"'"""
-            )
-        return Table(_partition(context).frame)
-    from accord.data.frames import opened as opened_table
-
-    names, load = opened_table(Path(str(path)), "data")
-    return Table(load(names))
+def _least_batch(context: Context) -> int:
+    """The fewest rows that a gradient which leaves the site is to be of."""
+    least = context.node_config.get("least-batch", LEAST_BATCH)
+    if type(least) is not int or least < 1:
+        raise ValueError(f"node-config: least-batch is {least!r}; accepted is a whole number >= 1")
+    return least
 
 
 def _keep_programs(folder: Path) -> None:

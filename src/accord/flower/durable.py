@@ -1,7 +1,10 @@
 """Arrays on disk that an end of the process at any moment leaves whole: npz files without pickles."""
 
+import fcntl
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,17 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
             return about, {k[1:]: stored[k] for k in stored.files if k != _ABOUT}
     except FileNotFoundError:
         return None
+    except MemoryError:
+        raise
     except Exception:
         # Whatever is wrong with the file, its owner has to go on without it, and says so.
         Path(path).replace(f"{path}.damaged")
         return None
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Keeps other processes out that want the same file locked; ``BlockingIOError`` for who will not wait."""
+    with Path(path).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield

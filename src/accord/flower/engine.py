@@ -19,7 +19,7 @@ from accord.flower import durable
 from accord.flower.post import Traffic
 from accord.flower.remote import RemoteProblem
 from accord.flower.rounds import Rounds
-from accord.flower.sites import Reply, Sites
+from accord.flower.sites import DivergedError, Reply, Sites
 
 _COLUMNS = (
     "round", "iterations", "gradients", "uplink_bytes", "downlink_bytes", "objective",
@@ -65,7 +65,13 @@ class Engine:
         while True:
             last = state.round >= rounds
             measured = last or state.round % self._every == 0
-            ready = self._ready or self.sites.round(state, measured)
+            try:
+                ready = self._ready or self.sites.round(state, measured)
+            except DivergedError:
+                if not state.round or not self._rows[1:]:
+                    raise
+                code = NOT_FINITE
+                break
             self._ready = ready
             row = self.measured(problem, ready, began, measured, last)
             if self._scale is None:
@@ -87,17 +93,22 @@ class Engine:
         state.take(
             {n: r.message for n, r in heard.items()}, {n: r.numbers for n, r in heard.items()}
         )
-        _, traffic = self.sites.traffic.get("fit", (0, Traffic()))
-        state.totals["uplink_bytes"] = self._moved.up + traffic.up
-        state.totals["downlink_bytes"] = self._moved.down + traffic.down
+        traffic = self._traffic()
+        state.totals["uplink_bytes"] = traffic.up - self._moved.up
+        state.totals["downlink_bytes"] = traffic.down - self._moved.down
         if self._keep:
             self._models.append(state.x)
         self.save()
+
+    def _traffic(self) -> Traffic:
+        """What the fit has moved in all epochs."""
+        return self.sites.traffic.get("fit", (0, Traffic()))[1]
 
     def start(self, algorithm, problem, seed, x0) -> None:
         """Resolves the method and makes its first state, or that of the checkpoint."""
         self._job = make_job(algorithm, problem, seed, self._participation, x0)
         job = self._job
+        self._moved = self._traffic()
         weights = dict(zip(problem.clients.names, problem.weights, strict=True))
         self.rounds = Rounds(
             job.algorithm, weights, job.x0, seed=seed, heard=job.heard,
@@ -113,8 +124,7 @@ class Engine:
             about = self._saved[0]
             self._rows, self._before = about["rows"], about["seconds"]
             self._scale = Yardstick(**about["scale"]) if about["scale"] else None
-            totals = self.rounds.totals
-            self._moved = Traffic(int(totals["uplink_bytes"]), int(totals["downlink_bytes"]))
+            self._moved = Traffic(*about["moved"])
             self.sites.events("resumed", round=self.rounds.round, epoch=self.epoch)
         self._began = time.monotonic()
         self.save()
@@ -123,28 +133,30 @@ class Engine:
         self, problem, replies, began, measured: bool = True, last: bool = False
     ) -> dict[str, float] | None:
         """The measures of the model that the round started from, where every site told its own."""
-        state = self.rounds
+        state, t = self.rounds, self.rounds.totals
         if self._rows and self._rows[-1][0] == state.round:
             return dict(zip(_COLUMNS, self._rows[-1], strict=True))
+        heard = sum(r.message is not None for r in replies.values())
         told = {n: ({"value": r.value}, {"gradient": r.gradient}) for n, r in replies.items()}
+        row = None
         if measured and set(told) == set(problem.clients.names):
             problem.remember_survey(state.x, told)
-        elif not last:
-            return None
-        value, gradient, _ = problem.survey(state.x)
-        t = state.totals
-        seconds = self._before + time.monotonic() - began
-        norm = float(tree.norm(gradient))
-        row = [
-            state.round, t["iterations"], t["gradients"], t["uplink_bytes"], t["downlink_bytes"],
-            value, norm, seconds,
-        ]  # fmt: skip
-        self._rows.append(row)
+            last = True
+        if last:
+            value, gradient, _ = problem.survey(state.x)
+            seconds = self._before + time.monotonic() - began
+            row = [
+                state.round, t["iterations"], t["gradients"], t["uplink_bytes"],
+                t["downlink_bytes"], value, float(tree.norm(gradient)), seconds,
+            ]  # fmt: skip
+            self._rows.append(row)
+        found = None if row is None else dict(zip(_COLUMNS, row, strict=True))
+        named = {name: found[name] for name in ("objective", "gradient_norm")} if found else {}
         self.sites.events(
-            "round", round=state.round, heard=len(replies), of=len(state.names), objective=value,
-            gradient_norm=norm, uplink_bytes=t["uplink_bytes"], downlink_bytes=t["downlink_bytes"],
+            "round", round=state.round, heard=heard, of=len(state.participants()),
+            uplink_bytes=t["uplink_bytes"], downlink_bytes=t["downlink_bytes"], **named,
         )  # fmt: skip
-        return dict(zip(_COLUMNS, row, strict=True))
+        return found
 
     def save(self) -> None:
         """Writes the state between two rounds to the checkpoint."""
@@ -156,7 +168,9 @@ class Engine:
         if self._scale is not None:
             measures = ("explosion", "summit", "finite")
             scale = {name: np.asarray(getattr(self._scale, name)).item() for name in measures}
-        about |= {"rows": self._rows, "seconds": seconds, "scale": scale, **self._about}
+        traffic = {part: [n, *moved] for part, (n, moved) in self.sites.traffic.items()}
+        about |= {"rows": self._rows, "seconds": seconds, "scale": scale, "traffic": traffic}
+        about |= {"moved": list(self._moved), **self._about}
         durable.save(self._checkpoint, about, arrays)
 
     def _run(self, problem, code, stop) -> Run:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,16 @@ class Events:
     def __init__(self, path: Path | None = None):
         self.path = path
         self.seen: list[dict[str, Any]] = []
+        if path is not None and path.exists():
+            told = [json.loads(line) for line in path.read_text().splitlines() if _whole(line)]
+            self.seen = [e for e in told if e["event"] != "round"]
 
     def __call__(self, event: str, **fields: Any) -> None:
         if event != "round":
             self.seen.append({"event": event, **fields})
         if self.path is not None:
-            line = json.dumps({"time": round(time.time(), 3), "event": event, **fields})
+            now = round(time.time(), 3)
+            line = json.dumps(_plain({"time": now, "event": event, **fields}), allow_nan=False)
             with self.path.open("a") as file:
                 file.write(line + "\n")
         logger.info("%s", _sentence(event, fields))
@@ -36,16 +41,32 @@ class Events:
         return [e for e in self.seen if e["event"] == event]
 
 
+def _whole(line: str) -> bool:
+    """Whether a line was written to its end."""
+    return line.startswith("{") and line.endswith("}")
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with None for numbers that JSON does not have."""
+    odd = {k for k, v in fields.items() if isinstance(v, float) and not math.isfinite(v)}
+    return {name: None if name in odd else value for name, value in fields.items()}
+
+
 def _sentence(event: str, fields: dict[str, Any]) -> str:
-    if event == "round" and "objective" in fields:
+    if event == "round" and "of" in fields:
         up, down = (size(fields[f"{way}_bytes"]) for way in ("uplink", "downlink"))
         return (
             f"round {fields['round']}: {fields['heard']} of {fields['of']} sites, "
-            f"F {fields['objective']:.6g}, "
-            f"gradient norm {fields['gradient_norm']:.1e}, {up} up, {down} down"
+            f"{_measures(fields)}{up} up, {down} down"
         )
     told = ", ".join(f"{name} {_short(value)}" for name, value in fields.items())
     return f"{event.replace('_', ' ')}: {told}" if told else event.replace("_", " ")
+
+
+def _measures(fields: dict[str, Any]) -> str:
+    if fields.get("objective") is None:
+        return ""
+    return f"F {fields['objective']:.6g}, gradient norm {fields['gradient_norm']:.1e}, "
 
 
 def _short(value: Any) -> str:

@@ -19,8 +19,8 @@ from accord.flower.wire import RefusedError, letter, opened, size_of
 _LOOK = 2.0
 """Seconds between looks at which nodes are there, while waiting."""
 
-_AGAIN = 3
-"""The most often that a letter is sent to a client in one exchange because of a bad reply."""
+_TIMES = 5
+"""The most often that a letter is sent to a client in one exchange; pauses after bad replies double."""
 
 
 class Patience(NamedTuple):
@@ -55,17 +55,23 @@ class _Hello(NamedTuple):
 class Post:
     """The clients that are there, and the letters to them.
 
-    ``cards``: what each client that was met says of itself, by name; ``failed``: why nodes are of no use.
+    ``greeting`` is what every node is asked when it comes; ``check`` raises for a card, the answer, that the
+    run cannot use. ``cards``: the answers by name; ``failed``: why nodes are of no use.
     """
 
-    def __init__(self, grid: Grid, greeting: dict[str, Any], events: Events, patience=Patience()):  # noqa: B008
+    def __init__(
+        self, grid: Grid, greeting: dict[str, Any], events: Events, patience=Patience(),  # noqa: B008
+        check: Callable[[dict[str, Any]], Any] = lambda card: None,
+    ):  # fmt: skip
         self.grid, self.events, self.patience = grid, events, patience
+        self._check = check
         self._greeting = {"kind": "hello", **greeting}
         self.cards: dict[str, dict[str, Any]] = {}
         self.failed: dict[int, str] = {}
         self._nodes: dict[str, int] = {}
         self._greeted: dict[int, str | None] = {}
         self._due: dict[int, float] = {}
+        self._silent: set[int] = set()
         self._hellos: dict[str, _Hello] = {}
         self._outstanding: dict[str, _Sent] = {}
         self._exchange = 0
@@ -117,10 +123,20 @@ class Post:
         new = [node for node in nameless if self._due.get(node, now) <= now]
         sent_to = self._push([(node, letter(self._greeting, {})) for node in new], "query")
         for node, sent in zip(new, sent_to, strict=True):
+            # Who has not answered a greeting is greeted again, but no longer waited for.
+            self._silent |= {node} & set(self._due)
             self._due[node] = until = now + self.patience.resend
             if sent:
                 self._greeted[node] = None
                 self._hellos[sent] = _Hello(node, until)
+
+    def forget(self, name: str) -> None:
+        """Has a client say again who it is and what it has."""
+        self.cards.pop(name, None)
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            self._greeted[node] = None
+            self._due.pop(node, None)
 
     def dismiss(self, name: str) -> None:
         """Counts a client's node as gone, until it starts anew."""
@@ -133,7 +149,8 @@ class Post:
             self.look(at_once=False)
             busy = self._receive(None, {}, lambda *_: None)
             now = time.monotonic()
-            expected = any(now < hello.until for hello in self._hellos.values())
+            awaited = [h for h in self._hellos.values() if h.node not in self._silent]
+            expected = any(now < hello.until for hello in awaited)
             if (not expected and enough()) or now > end:
                 return
             if not busy:
@@ -144,14 +161,14 @@ class Post:
         letters: dict[str, Callable[[frozenset[str]], RecordDict]],
         kind: str,
         accept: Callable[[str, dict[str, Any], Any], Any],
-        enough: int | None = None,
+        enough: Callable[[dict[str, Any]], bool] = lambda got: False,
     ) -> dict[str, Any]:
         """What ``accept(name, about, arrays)`` makes of the replies, by name, of all who replied in time.
 
         ``letters[name](lost)`` is the letter to a client that has said to have ``lost`` its "state", or a
         "text" of the server; ``kind`` is Flower's message type. ``accept`` raises ``RefusedError`` for a
-        reply that is not what was agreed. It ends when all have replied, or at the deadline; ``enough``
-        replies end it after half of that time.
+        reply that is not what was agreed. It ends when all have replied, or at the deadline; after half of
+        that time also where ``enough(got)`` says so.
         """
         self._exchange += 1
         self._forget()
@@ -170,7 +187,7 @@ class Post:
                 if what == "state":
                     self.events("state_lost", client=name)
                 turn.lost |= {what}
-                turn.due = 0.0 if turn.tries < _AGAIN else None
+                turn.due = 0.0 if turn.tries < _TIMES else None
                 return
             try:
                 if status != "ok":
@@ -181,14 +198,15 @@ class Post:
                     self.events("reply_repeated", client=name)
             except RefusedError as error:
                 self.events("reply_refused", client=name, why=str(error))
-                turn.due = time.monotonic() + self.patience.pause if turn.tries < _AGAIN else None
+                pause = self.patience.pause * 2 ** (turn.tries - 1)
+                turn.due = time.monotonic() + pause if turn.tries < _TIMES else None
 
         while len(got) < len(waiting):
             now = time.monotonic()
             late = now - began
             if late > self.patience.deadline:
                 break
-            if enough is not None and len(got) >= enough and late > self.patience.deadline / 2:
+            if late > self.patience.deadline / 2 and enough(got):
                 break
             turns = {n: t for n, t in waiting.items() if n not in got}
             if all(t.due is None for t in turns.values()):
@@ -293,9 +311,10 @@ class Post:
                 )
             if type(rows) is not int or rows < 0:
                 raise RefusedError(f"its number of rows is {rows!r}")
+            self._check(about)
             if self._nodes.get(name, node) != node:
                 raise RefusedError(f"{name!r} is the name of another node, too; give each its own")
-        except RefusedError as error:
+        except (ValueError, TypeError, KeyError) as error:
             self.failed[node] = f"{name}: {error}"
             self.events("node_refused", node=str(node), client=name, why=str(error))
             return

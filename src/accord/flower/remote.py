@@ -8,11 +8,15 @@ import jax
 import numpy as np
 
 from accord import tree
-from accord.flower.wire import flatten
+from accord.flower.sites import finite
+from accord.flower.wire import RefusedError, flatten
 from accord.problems import Problem, with_regulariser
 from accord.problems.spectra import GRAM_LIMIT
 
+WEIGHTS = ("rows", "equal")
+
 _REMEMBERED = 8
+"""Answers that are remembered: about the last models."""
 
 
 class RemoteClients(NamedTuple):
@@ -38,8 +42,10 @@ class RemoteProblem(Problem):
 
     def __init__(self, template, rows: dict[str, int], ask: Callable, weights: str = "rows"):
         self._template, self._ask = template, ask
-        self._answers: dict[tuple, list[tuple[dict, dict]]] = {}
+        self._answers: dict[tuple, Any] = {}
         self.clients: Any = RemoteClients(tuple(rows), np.array(list(rows.values())))
+        if weights not in WEIGHTS:
+            raise ValueError(f'weights: got {weights!r}; accepted are "rows" and "equal"')
         sizes = self.clients.sizes.astype(float)
         totals = sizes if weights == "rows" else (sizes > 0).astype(float)
         if not totals.sum():
@@ -113,7 +119,12 @@ class RemoteProblem(Problem):
         like = {"gradient": np.zeros(np.shape(x)), "rounding": np.zeros(np.shape(x))}
         if second:
             like["hessian"] = np.zeros((np.size(x), np.size(x)))
-        sums = self._total(self._sums("derivatives", x, {"second": second}, like))
+        key = self._key("derivatives", x, {"second": second})
+        if key not in self._answers:
+            # Sums are remembered, not what they are made of: matrices of all sites would be too many.
+            told = self._told("derivatives", x, {"second": second}, like)
+            self._keep(key, self._total(told))
+        sums = self._answers[key]
         gradient = sums["gradient"]
         if self.regulariser is not None:
             with jax.enable_x64(True):
@@ -126,7 +137,7 @@ class RemoteProblem(Problem):
     def least_hessian(self, x, spread, radius: float):
         like = {"least": np.zeros((np.size(x), np.size(x)))}
         ball = {"spread": np.asarray(spread)}
-        return self._total(self._sums("least", x, {"radius": float(radius)}, like, ball))["least"]
+        return self._total(self._told("least", x, {"radius": float(radius)}, like, ball))["least"]
 
     def curvature(self):
         told = self._constants()
@@ -144,24 +155,26 @@ class RemoteProblem(Problem):
         return self.hessian(self.initial())
 
     def _constants(self):
-        return [about for about, _ in self._sums("constants", None, {}, {})]
+        return [about for about, _ in self._sums("constants", None, {}, {}, _check_constants)]
 
     def _total(self, told) -> dict[str, np.ndarray]:
-        return {
-            name: np.tensordot(self.weights, np.stack([trees[name] for _, trees in told]), 1)
-            for name in told[0][1]
-        }
+        total = {name: np.zeros_like(part) for name, part in told[0][1].items()}
+        for weight, (_, parts) in zip(self.weights, told, strict=True):
+            for name, part in parts.items():
+                total[name] += weight * part
+        return total
 
-    def _sums(self, what: str, x, about, like, arrays=None):
+    def _told(self, what: str, x, about, like, arrays=None, check=lambda told: None):
         """Every client's answer, in client order."""
+        sent = {} if x is None else flatten(jax.tree.map(np.asarray, x), "x")
+        told = self._ask(what, about, sent | (arrays or {}), like, check)
+        return [told[name] for name in self.clients.names]
+
+    def _sums(self, what: str, x, about, like, check=lambda told: None):
+        """The same, remembered."""
         key = self._key(what, x, about)
-        if what == "least" or key not in self._answers:
-            sent = {} if x is None else flatten(jax.tree.map(np.asarray, x), "x")
-            told = self._ask(what, about, sent | (arrays or {}), like)
-            answers = [told[name] for name in self.clients.names]
-            if what == "least":
-                return answers
-            self._keep(key, answers)
+        if key not in self._answers:
+            self._keep(key, self._told(what, x, about, like, check=check))
         return self._answers[key]
 
     def _key(self, what: str, x, about):
@@ -176,3 +189,12 @@ class RemoteProblem(Problem):
         while len(self._answers) > _REMEMBERED:
             # Answers about the problem itself stay.
             self._answers.pop(next(k for k in self._answers if k[0] != "constants"))
+
+
+def _check_constants(told: dict[str, Any]) -> None:
+    """Raises for what cannot be bounds on a client's curvature."""
+    L, mu = finite(told.get("L"), "L"), told.get("mu")
+    if L < 0 or type(told.get("estimated")) is not bool:
+        raise RefusedError(f"its L is {L!r}, estimated {told.get('estimated')!r}")
+    if mu is not None and not 0 <= finite(mu, "mu") <= L * (1 + 1e-9):
+        raise RefusedError(f"its mu is {mu!r}, its L {L!r}")

@@ -15,7 +15,7 @@ import numpy as np
 from accord.core import keys, messages, next_server, parameters
 from accord.flower.shapes import Shapes, first_server
 from accord.flower.store import digest_of
-from accord.flower.wire import described, flatten, unflatten
+from accord.flower.wire import as_record, described, flatten, unflatten
 
 NEVER = -1
 """The round that the server has acknowledged of a client not heard yet."""
@@ -69,6 +69,12 @@ class Rounds:
         """Whether clients are absent by intent."""
         return self.heard < len(self.names)
 
+    @property
+    def _looks_back(self) -> bool:
+        """Whether messages of earlier rounds are of use: to count for absent clients, or restore states."""
+        rules = jax.tree.leaves(self.algorithm.absent)
+        return "latest" in rules or bool(jax.tree.leaves(self.shapes.state))
+
     def participants(self) -> list[str]:
         """The clients of the round that comes."""
         if not self.partial:
@@ -84,7 +90,8 @@ class Rounds:
             args = self._structure, self._numbers, self.server, self.seed, self.round
             server, inbox = _begin(*args)
         self.server = server
-        self._inbox = flatten(inbox, "inbox")
+        # Made once: every client gets the same.
+        self._inbox = {n: as_record(a) for n, a in flatten(inbox, "inbox").items()}
         # Where the inbox is not, or does not hold, the model, it goes beside it.
         held = getattr(inbox, "x", inbox)
         (a, one), (b, other) = (jax.tree.flatten(part) for part in (held, self.server.x))
@@ -136,7 +143,7 @@ class Rounds:
             "round": self.round, "acknowledged": self.acknowledged, "totals": self.totals,
         }  # fmt: skip
         arrays = flatten(keys.with_key(self.server, 0), "server") | flatten(self.x0, "start")
-        for k, name in enumerate(self.names):
+        for k, name in enumerate(self.names if self._looks_back else []):
             arrays |= flatten(self.latest[name], f"latest{k}/")
         return about, arrays
 
@@ -150,7 +157,7 @@ class Rounds:
             server = jax.tree.map(jnp.asarray, server)
             self.server = keys.with_key(server, getattr(self.server, "key", 0))
             self.x0 = jax.tree.map(jnp.asarray, unflatten(arrays, self.x0, "start"))
-        for k, name in enumerate(self.names):
+        for k, name in enumerate(self.names if self._looks_back else []):
             self.latest[name] = unflatten(arrays, self.shapes.message, f"latest{k}/")
         self.round, self.acknowledged = about["round"], about["acknowledged"]
         self.totals = about["totals"]

@@ -65,12 +65,11 @@ def server_app(
 def carry_out(grid: Grid, task: TableFit | OwnRun, options: Options) -> Any:
     """The ``accord.Fit`` or ``accord.Run`` of a task over a grid, its results written to ``output``."""
     try:
-        found = Session(grid, task.task(), task.greeting(), options).run(task.once)
+        session = Session(grid, task.task(), task.greeting(), options, task.check)
+        return session.run(task.once, lambda found: deliver(found, options.output))
     except (ValueError, TypeError, RuntimeError) as error:
         logger.error("%s", " ".join(str(error).split()))
         raise
-    deliver(found, options.output)
-    return found
 
 
 def deliver(found, output: Path | None) -> None:

@@ -6,19 +6,20 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from flwr.serverapp import Grid
 
+from accord.core.checks import is_number
 from accord.engines.job import check_whole
 from accord.flower import durable
 from accord.flower.engine import Engine
 from accord.flower.events import Events
 from accord.flower.post import Post
-from accord.flower.sites import ChangedError, Sites, Terms
-from accord.flower.store import digest_of
+from accord.flower.sites import ChangedError, FailedError, Sites, Terms
+from accord.flower.wire import flatten, unflatten
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Options:
 
     def __post_init__(self):
         check_whole("seed", self.seed, 0, 63)
+        if not is_number(self.participation) or not 0 < self.participation <= 1:
+            raise ValueError(
+                f"participation: got {self.participation!r}; accepted is a share of the sites in (0, 1]"
+            )
         if self.measure_every is not None:
             check_whole("measure_every", self.measure_every, 1, 31)
 
@@ -50,68 +55,111 @@ class Options:
         return 1 if sum(np.size(leaf) for leaf in jax.tree.leaves(x)) <= 10_000 else 10
 
 
+_MODEL = "server.x"
+"""How the leaves of the server's model begin in a checkpoint."""
+
+
+def _model_of(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: a for name, a in arrays.items() if name.startswith(_MODEL)}
+
+
+class Ended(NamedTuple):
+    """The model of an epoch that is over: the ``plan`` it was for, and the ``leaves`` of x by their paths."""
+
+    plan: str
+    leaves: dict[str, np.ndarray]
+
+    def model(self, like) -> Any:
+        """x, in the structure of ``like``."""
+        return unflatten(self.leaves, like, _MODEL)
+
+
 class Session:
     """A run over sites, through changes of membership and restarts of the server.
 
-    ``epoch`` counts the starts of the method, ``done`` the rounds before the last of them.
+    ``epoch`` counts the starts of the method, ``done`` the rounds before the last of them; ``ended`` is the
+    last model so far, or None. ``task`` identifies what the run is for; ``greeting`` and ``check`` are those
+    of ``Post``.
     """
 
     def __init__(
-        self, grid: Grid, task: dict[str, Any], greeting: dict[str, Any], options: Options
-    ):
+        self, grid: Grid, task: dict[str, Any], greeting: dict[str, Any], options: Options,
+        check: Callable[[dict[str, Any]], Any] = lambda card: None,
+    ):  # fmt: skip
         self.options, self.epoch, self.done = options, 0, 0
         self._task = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
-        self._damaged = False
-        self._saved = self._unfinished()
-        self._run = self._saved[0]["run"] if self._saved else secrets.token_hex(8)
+        self._grid, self._greeting, self._check = grid, greeting, check
+        self.ended: Ended | None = None
+        self._saved: Any = None
+        self._engine: Engine | None = None
+        self._plan = ""
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
-        log = options.output / "log.jsonl" if options.output else None
-        if log and not self._saved:
-            log.unlink(missing_ok=True)
-        self.former: Engine | None = None
-        self._engine: Engine | None = None
-        self.events = Events(log)
-        post = Post(grid, greeting, self.events, options.terms.patience)
-        self.sites = Sites(post, options.terms, self.events, self._run)
 
     @property
     def _checkpoint(self) -> Path | None:
         return self.options.output / "checkpoint.npz" if self.options.output else None
 
-    def _unfinished(self):
-        """The checkpoint of the same task, if it is to be resumed."""
-        if self._checkpoint is None or not self.options.resume:
-            return None
-        there = self._checkpoint.exists()
-        found = durable.load(self._checkpoint)
-        self._damaged = there and found is None
-        return found if found and found[0]["task"] == self._task else None
+    def run(self, once: Callable[["Session"], Any], deliver=lambda found: None) -> Any:
+        """What ``once`` gives, begun anew whenever membership changes, and ``deliver`` has taken.
 
-    def run(self, once: Callable[["Session"], Any]) -> Any:
-        """What ``once`` gives, begun anew whenever membership changes; the checkpoint ends with it."""
-        self.events("begin", run=self._run, resumed=self._saved is not None)
-        if self._damaged:
-            self.events("checkpoint_damaged", why="it cannot be read: the run begins again")
-        about = self._saved[0] if self._saved else {}
-        self.epoch, self.done = about.get("epoch", 0), about.get("done", 0)
-        self.sites.gather(about.get("names"))
+        The checkpoint ends only then. Raises ``FailedError`` where another run uses the folder.
+        """
+        if self.options.output is None:
+            return self._run(once, deliver)
+        try:
+            with durable.locked(self.options.output / "lock", wait=False):
+                return self._run(once, deliver)
+        except BlockingIOError:
+            raise FailedError(
+                f"output: another run uses {self.options.output}; wait for its end, or give another folder"
+            ) from None
+
+    def _run(self, once, deliver):
+        self.open()
+        self.sites.gather(self._saved[0]["names"] if self._saved else None)
         while True:
             try:
-                result = once(self)
+                found = once(self)
                 break
             except ChangedError as change:
                 self.begin_anew(change)
+        deliver(found)
         if self._checkpoint:
             self._checkpoint.unlink(missing_ok=True)
-        return result
+        return found
+
+    def open(self) -> None:
+        """Reads the checkpoint of an unfinished run of the same task, and begins the log."""
+        output, checkpoint, damaged = self.options.output, self._checkpoint, False
+        if checkpoint is not None and self.options.resume and checkpoint.exists():
+            found = durable.load(checkpoint)
+            damaged = found is None
+            self._saved = found if found and found[0]["task"] == self._task else None
+        log = output / "log.jsonl" if output else None
+        if log and not self._saved:
+            log.unlink(missing_ok=True)
+        self.events = Events(log)
+        about: dict[str, Any] = self._saved[0] if self._saved else {}
+        self._run_id = about.get("run") or secrets.token_hex(8)
+        post = Post(
+            self._grid, self._greeting, self.events, self.options.terms.patience, self._check
+        )
+        self.sites = Sites(post, self.options.terms, self.events, self._run_id)
+        self.events("begin", run=self._run_id, resumed=bool(self._saved))
+        if damaged:
+            self.events("checkpoint_damaged", why="it cannot be read: the run begins again")
+        if self._saved:
+            self.epoch, self.done = about["epoch"], about["done"]
+            self.ended = Ended(about["plan"], _model_of(self._saved[1]))
+            self.sites.restore(about["traffic"])
 
     def begin_anew(self, change: ChangedError) -> None:
-        """Another epoch, with the members that there are now; ``former`` is the last that had a model."""
-        ended, self._saved, self._engine = self._engine, None, None
-        if ended is not None and ended.rounds is not None:
-            self.former = ended
-            self.epoch, self.done = ended.epoch, self.done + ended.rounds.round
+        """Another epoch, with the members that there are now."""
+        over, self._saved, self._engine = self._engine, None, None
+        if over is not None and over.rounds is not None:
+            self.ended = Ended(self._plan, flatten(over.rounds.x, _MODEL))
+            self.epoch, self.done = over.epoch, self.done + over.rounds.round
         self.epoch += 1
         self.events("start_anew", why=str(change), epoch=self.epoch)
         self.sites.admit_late()
@@ -119,14 +167,18 @@ class Session:
     def engine(self, plan: str, x, classes=None, keep: bool = False) -> Engine:
         """The engine of this epoch for a plan that the sites agree on, and models like x."""
         self.sites.agree_on(plan)
-        if self._saved and self._saved[0]["plan"] != digest_of(plan):
-            self.events(
-                "plan_changed", why="the sites' data or the task differ from the checkpoint's"
-            )
-            self._saved, self.epoch = None, self.epoch + 1
-        about = {"run": self._run, "task": self._task, "plan": digest_of(plan), "done": self.done}
+        self._plan = plan
+        if self._saved:
+            about = self._saved[0]
+            why = "the sites are others" * (about["names"] != self.sites.members)
+            why = why or "the sites' tables have changed" * (about["plan"] != plan)
+            if why:
+                self._saved, self.epoch = None, self.epoch + 1
+                self.done += about["round"]
+                self.events("start_anew", why=f"{why} since the checkpoint", epoch=self.epoch)
+        told = {"run": self._run_id, "task": self._task, "plan": plan, "done": self.done}
         self._engine = Engine(
-            self.sites, self.epoch, self._checkpoint, about, self._saved,
+            self.sites, self.epoch, self._checkpoint, told, self._saved,
             self.options.participation, self.options.every(x), classes, keep,
         )  # fmt: skip
         return self._engine

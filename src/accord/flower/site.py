@@ -131,9 +131,9 @@ class Worker:
         own = self.problem.without_regulariser()
         bounds = own.curvature()
         if bounds is not None:
-            return {"L": float(bounds[0][0]), "mu": float(bounds[1][0]), "estimated": 0}
+            return {"L": float(bounds[0][0]), "mu": float(bounds[1][0]), "estimated": False}
         c = constants(own)
-        return {"L": float(c.client_smoothness[0]), "mu": c.strong_convexity, "estimated": 1}
+        return {"L": float(c.client_smoothness[0]), "mu": c.strong_convexity, "estimated": True}
 
     def report(self, model: Model, compare_local: bool) -> dict[str, Any]:
         """The counts of a joint model, and of one of these rows alone."""

@@ -5,6 +5,7 @@ join. Either changes F, so that the method starts anew at the model it has come 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from accord.flower.events import Events
 from accord.flower.post import Patience, Post, Traffic
 from accord.flower.rounds import Rounds
 from accord.flower.store import digest_of
-from accord.flower.wire import RefusedError, letter, trees_of
+from accord.flower.wire import NotFiniteError, RefusedError, letter, trees_of
 from accord.problems.base import positive
 
 _PARTS = {
@@ -27,9 +28,6 @@ _PARTS = {
 }
 """Which part of a run a question belongs to; others belong to the fit."""
 
-_NUMBERS = {"survey": ("value",), "constants": ("L", "estimated")}
-"""The numbers of the answer to a question."""
-
 
 class ChangedError(Exception):
     """The method has to start anew, from the model that it has come to; the text says why."""
@@ -39,12 +37,16 @@ class FailedError(RuntimeError):
     """A run that cannot go on; the text says why and what to do."""
 
 
+class DivergedError(FailedError):
+    """Every site's reply was NaN or infinite."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """Who takes part, and how long the server waits for whom.
 
-    A run starts once ``min_clients`` sites have come, at most ``start_wait`` seconds from its start, and for
-    ``settle`` seconds no other (or ``max_clients`` have). A round ends when everyone asked has replied, or
+    A run starts ``settle`` seconds after ``min_clients`` sites have come, or once ``max_clients`` have;
+    without the former it ends after ``start_wait`` seconds. A round ends when everyone asked has replied, or
     after ``deadline`` seconds; with ``quorum``, a share of those asked, half of that is enough where so many
     have. What has fewer replies is asked again. A site that misses ``leave_after`` rounds in a row has left
     for good. ``late`` says whether sites that come later join: "join" or "refuse". ``resend``: seconds
@@ -95,8 +97,8 @@ class Reply(NamedTuple):
 class Sites:
     """The members of a run, in the order that numbers them.
 
-    ``members``: their names; ``left``: those who have left, with the round; ``traffic``: by part of the run,
-    (exchanges, Traffic).
+    ``members``: their names; ``left``: those who are none, as "left" or "declined"; ``traffic``: by part of
+    the run, (exchanges, Traffic).
     """
 
     def __init__(self, post: Post, terms: Terms, events: Events, run: str):
@@ -107,6 +109,10 @@ class Sites:
         self._missed: dict[str, int] = {}
         self._told: set[tuple[str, str]] = set()
         self._plan = ""
+
+    def restore(self, traffic: dict[str, list[int]]) -> None:
+        """Goes on counting from what was counted before."""
+        self.traffic = {part: (n, Traffic(*moved)) for part, (n, *moved) in traffic.items()}
 
     def gather(self, wanted: list[str] | None = None) -> None:
         """Waits for the sites that a run starts with, or those ``wanted``; ``FailedError`` without them."""
@@ -147,7 +153,16 @@ class Sites:
         self.events("members", clients=self.members)
 
     def admit_late(self) -> None:
-        """Takes in the sites that have come since the run began."""
+        """Takes in the sites that have come since the run began, and waits for news of changed ones."""
+        self.post.meet(self.terms.start_wait, lambda: set(self.members) <= set(self.post.cards))
+        for name in [n for n in self.members if n not in self.post.cards]:
+            self.members.remove(name)
+            self.left[name] = "left"
+            self.events("client_left", client=name, missed=0)
+        if len(self.members) < self.terms.min_clients:
+            raise FailedError(
+                f"{len(self.members)} clients are fewer than min-clients, {self.terms.min_clients}"
+            )
         for name in self._late():
             self.left.pop(name, None)
             self.members.append(name)
@@ -169,8 +184,13 @@ class Sites:
         """The text from which every site makes its problem."""
         self._plan = plan
 
-    def ask(self, what: str, about: dict[str, Any], arrays, like) -> dict[str, tuple[dict, dict]]:
-        """Every member's answer, by name: plain values, and trees of the shapes in ``like``, checked."""
+    def ask(
+        self, what: str, about: dict[str, Any], arrays, like, check: Callable = lambda told: None
+    ) -> dict[str, tuple[dict, dict]]:
+        """Every member's answer, by name: plain values, and trees of the shapes in ``like``.
+
+        ``check(told)`` raises ``RefusedError`` for plain values that are not what was asked for.
+        """
 
         def make(name):
             return lambda lost: self._letter(
@@ -178,20 +198,17 @@ class Sites:
             )
 
         def accept(name, told, record):
-            for key in _NUMBERS.get(what, ()):
-                _finite(told.get(key), key)
-            if what == "report":
-                _check_counts(told.get("joint"), True)
-                _check_counts(told.get("own"), about["compare_local"])
+            if what == "survey":
+                finite(told.get("value"), "value")
+            check(told)
             return told, trees_of(record, like)
 
         part = _PARTS.get(what, "fit")
         answers: dict[str, tuple[dict, dict]] = {}
         while len(answers) < len(self.members):
             missing = [n for n in self.members if n not in answers]
-            answers |= self._exchange(
-                {n: make(n) for n in missing}, "query", accept, None, [self._plan], part
-            )
+            letters = {n: make(n) for n in missing}
+            answers |= self._exchange(letters, "query", accept, [self._plan], part=part)
             self._count(missing, answers)
         return answers
 
@@ -210,8 +227,11 @@ class Sites:
         while True:
             missing = [n for n in asked if n not in replies]
             letters = {n: self._letter_of(rounds, n, n in works, measured) for n in missing}
-            enough = max(needed - len(replies), 1)
-            replies |= self._exchange(letters, "train", accept, enough, texts)
+
+            def enough(got, before=replies):
+                return sum(n in got or n in before for n in works) >= needed
+
+            replies = replies | self._exchange(letters, "train", accept, texts, enough)
             self._count([n for n in missing if n in works], replies)
             heard = [n for n in works if n in replies]
             if len(heard) >= needed:
@@ -231,7 +251,7 @@ class Sites:
 
     def heard(self, rounds: Rounds, measured: bool, messages) -> dict[str, Reply]:
         """The replies to ``letters`` that are what was agreed, by name."""
-        return self.post.read(messages, self._accepting(rounds, measured))
+        return self.post.read(messages, self._current(self._accepting(rounds, measured)))
 
     def _asked(self, rounds: Rounds, measured: bool) -> tuple[list[str], list[str]]:
         """(who works in the round, who is asked at all)."""
@@ -268,11 +288,11 @@ class Sites:
             trees = trees_of(record, like | ({"gradient": rounds.x0} if measured else {}))
             message = trees.get("message")
             numbers = {
-                key: _finite(told[key], key) for key in ("gradients", "iterations") if key in told
+                key: finite(told[key], key) for key in ("gradients", "iterations") if key in told
             }
             if not measured:
                 return Reply(message, numbers, None, None)
-            value = _finite(told.get("value"), "value")
+            value = finite(told.get("value"), "value")
             return Reply(message, numbers, value, trees["gradient"])
 
         return accept
@@ -285,21 +305,41 @@ class Sites:
         head = {"run": self.run, "plan": digest_of(self._plan), "texts": untold}
         return letter(head | about, arrays)
 
-    def _exchange(self, letters, kind, accept, enough, texts, part="fit"):
-        before = self.post.traffic
+    def _exchange(self, letters, kind, accept, texts, enough=lambda got: False, part="fit"):
+        before, overflowed = self.post.traffic, set()
 
         def accepted(name, told, record):
-            found = accept(name, told, record)
+            try:
+                found = self._current(accept)(name, told, record)
+            except NotFiniteError:
+                overflowed.add(name)
+                raise
             # Who has answered has what was sent along.
             self._told |= {(name, digest_of(text)) for text in texts}
             return found
 
         found = self.post.exchange(letters, kind, accepted, enough)
+        if overflowed and not found:
+            raise DivergedError(
+                f"the replies of {', '.join(sorted(overflowed))} are NaN or infinite, as of a method that "
+                "diverges: lower step_size, raise penalty, or scale the columns"
+            )
         after = self.post.traffic
         count, so_far = self.traffic.get(part, (0, Traffic()))
         moved = Traffic(so_far.up + after.up - before.up, so_far.down + after.down - before.down)
         self.traffic[part] = count + 1, moved
         return found
+
+    def _current(self, accept):
+        """``accept`` for replies from the table that the client had when it came."""
+
+        def current(name, told, record):
+            if told.get("source") != self.post.cards[name].get("source"):
+                self.post.forget(name)
+                raise ChangedError(f"the table of {name} has changed")
+            return accept(name, told, record)
+
+        return current
 
     def _count(self, asked, replies) -> None:
         """Counts who did not reply; who misses too many rounds has left for good."""
@@ -323,16 +363,11 @@ class Sites:
             raise ChangedError(f"{', '.join(late)} came to join")
 
 
-def _check_counts(counts, wanted: bool) -> None:
-    """Raises where a report's counts are none; a measure may be undefined, and then is NaN."""
-    numbers = isinstance(counts, dict) and all(map(is_number, counts.values()))
-    if wanted and not (numbers and {"rows", "loss"} <= set(counts)):
-        raise RefusedError(f"its counts are {str(counts)[:80]}")
-
-
-def _finite(value, name: str) -> float:
+def finite(value, name: str) -> float:
+    """A finite number; raises ``RefusedError`` naming it for anything else."""
     if not is_number(value) or not math.isfinite(value):
-        raise RefusedError(f"{name!r} is {value!r}; expected a finite number")
+        kind = NotFiniteError if is_number(value) else RefusedError
+        raise kind(f"{name!r} is {value!r}; expected a finite number")
     return float(value)
 
 

@@ -5,7 +5,6 @@ rounds the server has acknowledged: if r, the new state stands; if the one befor
 for round r again gets the stored reply.
 """
 
-import fcntl
 import hashlib
 import re
 import shutil
@@ -46,16 +45,15 @@ class Store:
             self._forget_old_runs()
 
     def _forget_old_runs(self) -> None:
-        runs = [f for f in self.folder.parent.iterdir() if f.is_dir() and (f / "lock").exists()]
+        runs = [f for f in self.folder.parent.iterdir() if (f / "lock").exists()]
         runs.sort(key=lambda f: f.stat().st_mtime)
-        for old in runs[:-_KEPT_RUNS]:
+        for old in runs[: 1 - _KEPT_RUNS]:
             shutil.rmtree(old, ignore_errors=True)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keeps out other processes of the same client, as for a letter that was sent again."""
-        with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with durable.locked(self.folder / "lock"):
             yield
 
     def text(self, digest: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
@@ -14,7 +14,7 @@ from accord.flower.events import logger
 from accord.flower.session import Options, Session
 from accord.flower.sites import ChangedError
 from accord.flower.tasks import OwnRun
-from accord.flower.wire import flatten, unflatten
+from accord.flower.wire import as_record, flatten, unflatten
 
 
 class AccordStrategy(Strategy):
@@ -65,16 +65,14 @@ class AccordStrategy(Strategy):
     ) -> Iterable[Message]:
         """The letters of the round; before the first, the sites are met and the method is resolved."""
         if self._session is None:
-            self._session = Session(grid, self._task.task(), self._task.greeting(), self._options)
+            task = self._task
+            self._session = Session(grid, task.task(), task.greeting(), self._options, task.check)
+            self._session.open()
             self._session.sites.gather()
             given = {name: array.numpy() for name, array in arrays.items()}
-            self._begin(unflatten(given, self._task.initial, "x"))
-        while True:
-            try:
-                letters = self._session.sites.letters(self._rounds, True)
-                return [Message(content, node, "train") for node, content in letters.items()]
-            except ChangedError as change:
-                self._anew(change)
+            self._begin(unflatten(given, task.initial, "x"))
+        letters = self._session.sites.letters(self._rounds, True)
+        return [Message(content, node, "train") for node, content in letters.items()]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -118,16 +116,20 @@ class AccordStrategy(Strategy):
         return self._engine.rounds
 
     def _begin(self, x) -> None:
-        self._problem, self._engine = self._task.opened(self._session)
-        self._engine.start(self._task.algorithm, self._problem, self._options.seed, x)
+        """The method's start at x, with the sites that there are when it has begun."""
+        while True:
+            try:
+                self._problem, self._engine = self._task.opened(self._session)
+                self._engine.start(self._task.algorithm, self._problem, self._options.seed, x)
+                return
+            except ChangedError as change:
+                self._session.begin_anew(change)
 
     def _anew(self, change: ChangedError) -> None:
-        """The method begins again at the model so far, with the sites that there are."""
+        """The method begins again at the model so far."""
         self._session.begin_anew(change)
         self._begin(self.model)
 
 
 def _record(x) -> ArrayRecord:
-    return ArrayRecord(
-        {name: Array(np.asarray(a, order="C")) for name, a in flatten(x, "x").items()}
-    )
+    return ArrayRecord({name: as_record(a) for name, a in flatten(x, "x").items()})

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from accord.analysis.agreement import agree
-from accord.analysis.fit import Exchange, Fit, Report, Task, fitted, make_problem
+from accord.analysis.fit import Exchange, Fit, Report, Task, fitted, make_problem, report_of
 from accord.analysis.schema import INTERCEPT, Schema
 from accord.analysis.solve import MOST_ROUNDS, Choice, fewest_rounds
 from accord.analysis.summaries import Request, Summary
@@ -18,11 +18,14 @@ from accord.data import Clients
 from accord.engines import Run, Stop
 from accord.engines.job import check_whole
 from accord.flower.engine import Engine
-from accord.flower.remote import RemoteProblem
-from accord.flower.session import Session
-from accord.flower.sites import Sites
-from accord.flower.wire import known_classes
+from accord.flower.remote import WEIGHTS, RemoteProblem
+from accord.flower.session import Ended, Session
+from accord.flower.sites import Sites, finite
+from accord.flower.wire import RefusedError, flatten, known_classes
 from accord.problems.base import non_negative, positive
+
+_CARD = {"name", "dtype", "convex", "offers", "bounded", "quadratic", "strongly_convex", "l2"}
+"""What a site with a problem of its own says of it."""
 
 
 class TableFit:
@@ -33,6 +36,7 @@ class TableFit:
         max_rounds=MOST_ROUNDS, compare_local=True,
     ):  # fmt: skip
         check_whole("max_rounds", max_rounds, 1, 31)
+        positive("tolerance", tolerance)
         self.request, self.compare_local = request, compare_local
         self._numbers = {
             "l1": non_negative("l1", l1),
@@ -40,9 +44,6 @@ class TableFit:
             "threshold": positive("threshold", threshold),
         }
         self._algorithm, self._tolerance, self._max_rounds = algorithm, tolerance, max_rounds
-        self._schema: Schema | None = None
-        self._former: Engine | None = None
-        self._so_far: dict[str, np.ndarray] | None = None
 
     def task(self) -> dict[str, Any]:
         """What identifies the fit, in plain values."""
@@ -53,19 +54,23 @@ class TableFit:
         """What every site is asked when it comes."""
         return {"request": self.request.to_json()}
 
+    def check(self, card: dict[str, Any]) -> None:
+        """Raises for a site whose answer to the greeting is none."""
+        if not isinstance(card.get("summary"), str):
+            raise RefusedError("it has no summary of a table: is its app client_app()?")
+        if Summary.from_json(card["summary"]).rows != card["rows"]:
+            raise RefusedError("its summary is of another number of rows")
+
     def once(self, session: Session) -> Fit:
         """The fit of the present members."""
         sites, numbers = session.sites, self._numbers
-        if session.former is not None and session.former is not self._former:
-            self._former, self._so_far = session.former, self._original(session.former)
         summaries = {n: Summary.from_json(sites.post.cards[n]["summary"]) for n in sites.members}
         schema = agree(summaries, self.request)
         plan = json.dumps({"schema": schema.to_json(), **numbers})
         template = make_problem(schema, _one_row(schema), **numbers)
         problem = RemoteProblem(template, sites.rows(), sites.ask)
-        start = _encoded(self._so_far, schema, np.shape(problem.initial()))
+        start = None if session.ended is None else _translated(session.ended, schema, problem)
         engine = session.engine(plan, problem.initial())
-        self._schema = schema
         choice = self._choice(problem)
         task = Task(
             [], self.request, summaries, **numbers, algorithm=choice.algorithm,
@@ -86,15 +91,20 @@ class TableFit:
 
     def _reports(self, sites: Sites, model) -> list[Report]:
         about = {"model": model.to_json(), "compare_local": self.compare_local}
-        told = sites.ask("report", about, {}, {})
-        return [Report(name, t["joint"], t["own"]) for name, (t, _) in told.items()]
+        rows = _one_row(model.schema)
+        wanted = set(report_of(model, "", *rows[0]).joint)
 
-    def _original(self, former: Engine) -> dict[str, np.ndarray]:
-        """The coefficients by name, on the tables' scale, that an epoch has come to."""
-        schema: Any = self._schema
-        T = schema.matrix()
-        names = [*schema.columns, *([INTERCEPT] if schema.intercept else [])]
-        return dict(zip(names, T @ former.rounds.x, strict=True))
+        def check(told):
+            for counts in [told.get("joint")] + [told.get("own")] * self.compare_local:
+                if not isinstance(counts, dict) or set(counts) != wanted:
+                    raise RefusedError(f"its counts are {str(counts)[:80]}")
+                for name, value in counts.items():
+                    # A site's own measure is undefined where it has but one class.
+                    if name != "auc" or value == value:
+                        finite(value, name)
+
+        told = sites.ask("report", about, {}, {}, check)
+        return [Report(name, t["joint"], t["own"]) for name, (t, _) in told.items()]
 
 
 def _one_row(schema: Schema) -> Clients:
@@ -102,15 +112,20 @@ def _one_row(schema: Schema) -> Clients:
     return Clients.from_arrays([(np.zeros((1, len(schema.columns))), np.zeros(1, int))])
 
 
-def _encoded(coefficients, schema: Schema, shape) -> np.ndarray | None:
-    """Coefficients on the tables' scale as those of a schema's encoded columns; new columns get zero."""
-    if coefficients is None:
+def _translated(ended: Ended, schema: Schema, problem) -> np.ndarray | None:
+    """A model as that of another schema, by way of the tables' scale; new columns get zero."""
+    former, shape = Schema.from_json(json.loads(ended.plan)["schema"]), np.shape(problem.initial())
+    old, new = _names(former), _names(schema)
+    x = ended.model(np.zeros(()))
+    if x.shape != (len(old), *shape[1:]):
         return None
-    names = [*schema.columns, *([INTERCEPT] if schema.intercept else [])]
-    if any(np.shape(c) != shape[1:] for c in coefficients.values()):
-        return None
-    x = np.array([coefficients.get(name, np.zeros(shape[1:])) for name in names])
-    return np.linalg.solve(schema.matrix(), x)
+    told = dict(zip(old, former.matrix() @ x, strict=True))
+    mapped = np.array([told.get(name, np.zeros(shape[1:])) for name in new])
+    return np.linalg.solve(schema.matrix(), mapped)
+
+
+def _names(schema: Schema) -> list[str]:
+    return [*schema.columns, *([INTERCEPT] if schema.intercept else [])]
 
 
 def _exchanges(found: Fit, task: Task, sites: Sites) -> list[Exchange]:
@@ -137,9 +152,26 @@ class OwnRun:
     weights: str = "rows"
     classes: Sequence[type] = ()
 
+    def __post_init__(self):
+        check_whole("rounds", self.rounds, 1, 31)
+        if self.weights not in WEIGHTS:
+            raise ValueError(f'weights: got {self.weights!r}; accepted are "rows" and "equal"')
+
     def task(self) -> dict[str, Any]:
         """What identifies the run, in plain values."""
-        return {"algorithm": repr(self.algorithm), "stop": repr(self.stop), "weights": self.weights}
+        start = {n: a.tolist() for n, a in flatten(self.initial, "").items()}
+        return {
+            "algorithm": repr(self.algorithm), "stop": repr(self.stop), "weights": self.weights,
+            "initial": start, "classes": [cls.__qualname__ for cls in self.classes],
+        }  # fmt: skip
+
+    def check(self, card: dict[str, Any]) -> None:
+        """Raises for a site whose answer to the greeting is none."""
+        lacking = _CARD - set(card)
+        if lacking:
+            raise RefusedError(
+                f"it says nothing of {', '.join(sorted(lacking))}: is its app client_app(problem)?"
+            )
 
     def greeting(self) -> dict[str, Any]:
         """What every site is asked when it comes: nothing but who it is."""
@@ -148,7 +180,8 @@ class OwnRun:
     def once(self, session: Session) -> Run:
         """The run of the present members, or its next epoch."""
         problem, engine = self.opened(session)
-        initial = self.initial if session.former is None else session.former.rounds.x
+        ended = session.ended
+        initial = self.initial if ended is None else ended.model(self.initial)
         rounds, seed = max(self.rounds - session.done, 1), session.options.seed
         return engine(self.algorithm, problem, rounds, seed, x0=initial, stop=self.stop)
 

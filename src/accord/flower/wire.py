@@ -24,6 +24,10 @@ class RefusedError(ValueError):
     """A letter that is not what was agreed; its text says what is wrong with it."""
 
 
+class NotFiniteError(RefusedError):
+    """A letter with a NaN or an infinite number, as of a method that diverges."""
+
+
 def flatten(tree, prefix: str) -> dict[str, np.ndarray]:
     """A tree's leaves as NumPy arrays, by ``prefix`` and their path in the tree."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -39,10 +43,15 @@ def unflatten(arrays: dict[str, np.ndarray], like, prefix: str):
 
 def letter(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> RecordDict:
     """A message's content: plain values, and named arrays."""
-    records = {name: Array(np.asarray(a, order="C")) for name, a in arrays.items()}
+    records = {name: as_record(array) for name, array in arrays.items()}
     return RecordDict(
         {"accord": ConfigRecord({"about": json.dumps(about)}), "arrays": ArrayRecord(records)}
     )
+
+
+def as_record(array) -> Array:
+    """An array as Flower's own, where it is not one yet."""
+    return array if isinstance(array, Array) else Array(np.asarray(array, order="C"))
 
 
 def opened(content: RecordDict) -> tuple[dict[str, Any], ArrayRecord]:
@@ -99,7 +108,7 @@ def _array(name: str, array: Array, like) -> np.ndarray:
     if value.shape != shape:
         raise RefusedError(f"{name!r} has shape {value.shape}; expected {shape}")
     if not np.isfinite(value).all():
-        raise RefusedError(f"{name!r} has a NaN or infinite entry")
+        raise NotFiniteError(f"{name!r} has a NaN or infinite entry")
     return value
 
 

@@ -56,6 +56,9 @@ class TorchHost:
         total = self.mean_loss(parameters, int(client))
         slopes = torch.autograd.grad(total, leaves, create_graph=True, materialize_grads=True)
         moved = sum((s * v).sum() for s, v in zip(slopes, along, strict=True))
+        if not moved.requires_grad:
+            # A loss that is linear in the parameters does not bend.
+            return {name: np.zeros_like(leaf) for name, leaf in x.items()}
         bent = torch.autograd.grad(moved, leaves, materialize_grads=True)
         return {name: b.numpy() for name, b in zip(parameters, bent, strict=True)}
 

@@ -1,6 +1,7 @@
 """Problems whose model is a PyTorch module."""
 
 import copy
+import warnings
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -35,12 +36,17 @@ class TorchProblem(Problem):
         self.l2 = non_negative("l2", l2)
         kind = getattr(torch, self.dtype)
         module = copy.deepcopy(module).to(device="cpu", dtype=kind).eval()
+        frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
+        if frozen:
+            raise ValueError(
+                f"module: its parameter {frozen[0]!r} is frozen; put what it makes into the rows, or train it"
+            )
         self._initial = {n: p.detach().numpy().copy() for n, p in module.named_parameters()}
         if not self._initial:
             raise ValueError("module: it has no parameters")
         rows = []
         for i, (X, y) in enumerate(clients):
-            if np.ptp(clients.row_weights(i)) > 0:
+            if len(y) and np.ptp(clients.row_weights(i)) > 0:
                 raise ValueError(
                     "clients: row weights are not for PyTorch's mean losses; leave them out"
                 )
@@ -52,11 +58,18 @@ class TorchProblem(Problem):
 
     def _check_loss(self):
         client = int(np.flatnonzero(self.clients.sizes)[0])
-        value = self._host.value(self._initial, client)
-        if np.shape(value) != ():
+        # PyTorch only warns of outputs (n, 1) against targets (n,), which it takes for n x n pairs.
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                value = self._host.value(self._initial, client)
+            except UserWarning as warning:
+                line = str(warning).splitlines()[0]
+                raise ValueError(f"loss: PyTorch warns of a client's rows: {line}") from None
+        if np.shape(value) != () or value.dtype != self.dtype:
             raise ValueError(
-                f"loss: returned shape {np.shape(value)} for a client's rows; expected a scalar, their mean, "
-                'as with reduction="mean"'
+                f"loss: returned {value.dtype} of shape {np.shape(value)} for a client's rows; expected one "
+                f'{self.dtype}, their mean, as with reduction="mean"'
             )
 
     def initial(self):
