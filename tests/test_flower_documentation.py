@@ -49,7 +49,8 @@ def tables() -> dict[str, str]:
     for name, method in accord.REGISTRY.items():
         told.setdefault(method.reveals, []).append(f"`{name}`")
     reveals = ["| part | what a site tells |", "|---|---|", f"| schema | {REVEALS['schema']} |"]
-    reveals.append("| constants | bounds on the curvature of its loss: two numbers |")
+    reveals.append(f"| constants | {REVEALS['constants']} |")
+    reveals.append(f"| measured rounds | {REVEALS['measures']} |")
     for what, names in told.items():
         reveals.append(f"| fit, each round: {', '.join(names)} | {what} |")
     reveals += [f"| {part} | {REVEALS[part]} |" for part in ("certificate", "results")]

@@ -23,6 +23,7 @@ from accord.flower.session import Ended, Session
 from accord.flower.sites import Sites, finite
 from accord.flower.wire import RefusedError, flatten, known_classes
 from accord.problems.base import non_negative, positive
+from accord.report.fits import MEASURED
 
 _CARD = {"name", "dtype", "convex", "offers", "bounded", "quadratic", "strongly_convex", "l2"}
 """What a site with a problem of its own says of it."""
@@ -138,6 +139,8 @@ def _exchanges(found: Fit, task: Task, sites: Sites) -> list[Exchange]:
     if "results" in counted:
         estimated = next(e for e in found.exchanges if e.part == "results")
         counted["results"] = estimated._replace(rounds=counted["results"].rounds)
+    if "fit" in counted:
+        counted["fit"] = counted["fit"]._replace(part=MEASURED)
     return [schema, *counted.values()]
 
 

@@ -19,6 +19,8 @@ LISTED = 3000
 """The most rows of a table on the page."""
 
 REVEALS = {
+    "constants": "bounds on the curvature of its loss: two numbers",
+    "measures": "value and gradient of its loss at the model",
     "schema": "of each column a count, the missing, mean, squared deviations, least and greatest value, or "
     "its categories with their counts; then the encoding that all agree on, back to everyone",
     "certificate": "the gradient and the Hessian at the model, its rounding, and a bound on the Hessian "
@@ -26,6 +28,9 @@ REVEALS = {
     "results": "of each client its rows, its loss and what its measure is made of, as sums",
 }
 """What a client says of itself in each part of a fit but the fitting."""
+
+MEASURED = "measured fit"
+"""The part of a fit whose rounds also measure the objective, as where rows stay at the sites."""
 
 _PROOF = (
     "This is not a comparison of runs: gradient and curvature of the objective at the model leave its "
@@ -332,7 +337,8 @@ def exchange_blocks(fit, told: bool = False) -> tuple[Block, list[Block]]:
         ),
     ]
     if told:
-        says = REVEALS | {"fit": f"each round: {fit.solution.run.algorithm.reveals}"}
+        each = f"each round: {fit.solution.run.algorithm.reveals}"
+        says = REVEALS | {"fit": each, MEASURED: f"{each}; {REVEALS['measures']}"}
         blocks.append(
             Block(["what a client tells"], [[says.get(e.part, "") for e in parts]], False)
         )
