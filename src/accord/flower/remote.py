@@ -11,7 +11,7 @@ from accord import tree
 from accord.flower.sites import finite
 from accord.flower.wire import RefusedError, flatten
 from accord.problems import Problem, with_regulariser
-from accord.problems.spectra import GRAM_LIMIT
+from accord.theory import DENSE_LIMIT
 
 WEIGHTS = ("rows", "equal")
 
@@ -150,7 +150,7 @@ class RemoteProblem(Problem):
         return np.array([about["L"] for about in self._constants()])
 
     def pooled_hessian(self):
-        if not self.quadratic or np.size(self.initial()) > GRAM_LIMIT:
+        if not self.quadratic or np.size(self.initial()) > DENSE_LIMIT:
             return None
         return self.hessian(self.initial())
 
