@@ -212,9 +212,8 @@ class _Desk:
             return algorithm.recover_client(model, message)
         if kept is not None and kept.epoch == about["epoch"]:
             if kept.after > about["round"]:
-                raise RefusedError(
-                    f"round {about['round']} is over: the site has done {kept.after}"
-                )
+                # A late letter, or the server is at an older checkpoint: only it can tell which.
+                raise _LostError("state")
             for label, leaves in ((kept.after, kept.new), (kept.before, kept.old)):
                 if label == acknowledged:
                     return unflatten(leaves, shapes.state, "")

@@ -78,7 +78,8 @@ class Engine:
                 # The first round has just measured F at the start, which is all that this asks for.
                 self._scale = yardstick_of(self._job, None, None)
             if row is not None and state.round:
-                code = int(judge(row, self._scale._replace(gradient_norm=norm, gap=gap)))
+                with jax.enable_x64(True):
+                    code = int(judge(row, self._scale._replace(gradient_norm=norm, gap=gap)))
                 if progress:
                     progress(row)
             if last or code != RUNNING:
@@ -124,7 +125,9 @@ class Engine:
             about = self._saved[0]
             self._rows, self._before = about["rows"], about["seconds"]
             self._scale = Yardstick(**about["scale"]) if about["scale"] else None
-            self._moved = Traffic(*about["moved"])
+            # What was asked for once more on the way to the method's start is not of its rounds.
+            up, down = (int(self.rounds.totals[f"{way}_bytes"]) for way in ("uplink", "downlink"))
+            self._moved = Traffic(self._moved.up - up, self._moved.down - down)
             self.sites.events("resumed", round=self.rounds.round, epoch=self.epoch)
         self._began = time.monotonic()
         self.save()
@@ -170,7 +173,7 @@ class Engine:
             scale = {name: np.asarray(getattr(self._scale, name)).item() for name in measures}
         traffic = {part: [n, *moved] for part, (n, moved) in self.sites.traffic.items()}
         about |= {"rows": self._rows, "seconds": seconds, "scale": scale, "traffic": traffic}
-        about |= {"moved": list(self._moved), **self._about}
+        about |= self._about
         durable.save(self._checkpoint, about, arrays)
 
     def _run(self, problem, code, stop) -> Run:

@@ -156,8 +156,11 @@ class Session:
 
     def begin_anew(self, change: ChangedError) -> None:
         """Another epoch, with the members that there are now."""
-        over, self._saved, self._engine = self._engine, None, None
-        if over is not None and over.rounds is not None:
+        over, saved = self._engine, self._saved
+        self._saved = self._engine = None
+        if over is None or over.rounds is None:
+            self.done += saved[0]["round"] if saved else 0
+        else:
             self.ended = Ended(self._plan, flatten(over.rounds.x, _MODEL))
             self.epoch, self.done = over.epoch, self.done + over.rounds.round
         self.epoch += 1

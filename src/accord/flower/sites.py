@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
 from flwr.app import RecordDict
 
 from accord.core.checks import is_number
 from accord.engines.job import check_whole
 from accord.flower.events import Events
 from accord.flower.post import Patience, Post, Traffic
-from accord.flower.rounds import Rounds
+from accord.flower.rounds import NEVER, Rounds
 from accord.flower.store import digest_of
 from accord.flower.wire import NotFiniteError, RefusedError, letter, trees_of
 from accord.problems.base import positive
@@ -38,7 +40,13 @@ class FailedError(RuntimeError):
 
 
 class DivergedError(FailedError):
-    """Every site's reply was NaN or infinite."""
+    """Every site's reply was NaN or infinite, or the server's own model is."""
+
+    def __init__(self, what: str):
+        super().__init__(
+            f"{what} NaN or infinite, as of a method that diverges: lower step_size, raise penalty, or "
+            "scale the columns"
+        )
 
 
 @dataclass(frozen=True)
@@ -220,7 +228,7 @@ class Sites:
         ``replies`` are those that are there already.
         """
         works, asked = self._asked(rounds, measured)
-        rounds.begin()
+        _begin(rounds)
         needed = len(works) if rounds.algorithm.absent is None else self._quorum(len(works))
         accept, texts = self._accepting(rounds, measured), [self._plan, rounds.method]
         replies = dict(replies or {})
@@ -241,7 +249,7 @@ class Sites:
     def letters(self, rounds: Rounds, measured: bool) -> dict[int, RecordDict]:
         """The letters of one round by node, for a caller that sends them itself."""
         works, asked = self._asked(rounds, measured)
-        rounds.begin()
+        _begin(rounds)
         nodes = {n: self.post.node_of(n) for n in asked}
         return {
             node: self._letter_of(rounds, n, n in works, measured)(frozenset())
@@ -262,6 +270,8 @@ class Sites:
         """The round's letter to a client, as ``Post.exchange`` wants it."""
 
         def written(lost):
+            if "state" in lost and rounds.acknowledged[name] == NEVER:
+                raise ChangedError(f"{name} has done rounds that the checkpoint knows nothing of")
             if "state" in lost and rounds.algorithm.recover_client is None:
                 method = type(rounds.algorithm).__name__
                 raise ChangedError(
@@ -320,10 +330,7 @@ class Sites:
 
         found = self.post.exchange(letters, kind, accepted, enough)
         if overflowed and not found:
-            raise DivergedError(
-                f"the replies of {', '.join(sorted(overflowed))} are NaN or infinite, as of a method that "
-                "diverges: lower step_size, raise penalty, or scale the columns"
-            )
+            raise DivergedError(f"the replies of {', '.join(sorted(overflowed))} are")
         after = self.post.traffic
         count, so_far = self.traffic.get(part, (0, Traffic()))
         moved = Traffic(so_far.up + after.up - before.up, so_far.down + after.down - before.down)
@@ -361,6 +368,13 @@ class Sites:
         self.post.look(at_once=False)
         if late := self._late():
             raise ChangedError(f"{', '.join(late)} came to join")
+
+
+def _begin(rounds: Rounds) -> None:
+    """Begins a round, for whose model no site could give anything where it is not finite."""
+    rounds.begin()
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(rounds.x)):
+        raise DivergedError("the server's model is")
 
 
 def finite(value, name: str) -> float:

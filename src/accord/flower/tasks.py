@@ -25,8 +25,11 @@ from accord.flower.wire import RefusedError, flatten, known_classes
 from accord.problems.base import non_negative, positive
 from accord.report.fits import MEASURED
 
-_CARD = {"name", "dtype", "convex", "offers", "bounded", "quadratic", "strongly_convex", "l2"}
-"""What a site with a problem of its own says of it."""
+_CARD: dict[str, Any] = {
+    "name": str, "dtype": str, "convex": bool | None, "offers": list, "bounded": bool,
+    "quadratic": bool, "strongly_convex": bool, "l2": float,
+}  # fmt: skip
+"""What a site with a problem of its own says of it, and of which type that is."""
 
 
 class TableFit:
@@ -105,7 +108,9 @@ class TableFit:
                         finite(value, name)
 
         told = sites.ask("report", about, {}, {}, check)
-        return [Report(name, t["joint"], t["own"]) for name, (t, _) in told.items()]
+        # Who was asked twice is still where it was among the sites.
+        answers = {name: told[name][0] for name in sites.members}
+        return [Report(name, t["joint"], t["own"]) for name, t in answers.items()]
 
 
 def _one_row(schema: Schema) -> Clients:
@@ -170,11 +175,15 @@ class OwnRun:
 
     def check(self, card: dict[str, Any]) -> None:
         """Raises for a site whose answer to the greeting is none."""
-        lacking = _CARD - set(card)
+        lacking = set(_CARD) - set(card)
         if lacking:
             raise RefusedError(
                 f"it says nothing of {', '.join(sorted(lacking))}: is its app client_app(problem)?"
             )
+        for name, kind in _CARD.items():
+            if not isinstance(card[name], kind):
+                raise RefusedError(f"its {name} is {card[name]!r}")
+        finite(card["l2"], "l2")
 
     def greeting(self) -> dict[str, Any]:
         """What every site is asked when it comes: nothing but who it is."""
