@@ -58,7 +58,7 @@ def run(
     """A run over the grid: ``run``, its ``session``, and the models of its last epoch as ``xs``."""
     task = OwnRun(algorithm, np.zeros(COLUMNS), rounds, stop, classes=classes)
     options = Options(output, terms, True, participation, seed, every)
-    session = Kept(grid, task.task(), task.greeting(), options)
+    session = Kept(grid, task.task(), task.greeting(), options, task.check)
     found = session.run(task.once)
     return SimpleNamespace(run=found, session=session, x=found.x, xs=found.xs)
 

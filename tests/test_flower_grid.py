@@ -26,6 +26,8 @@ def test_a_run_over_sites_follows_the_star_engine(name, tmp_path):
     for participation in (1.0, 0.6):
         star = {"participation": participation, "record": ("x",), "seed": 3}
         grid = grid_of(tmp_path / str(participation), rows, kind)
+        for context in grid._contexts.values():
+            context.node_config["least-batch"] = 4
         if participation < 1 and algorithm.absent is None:
             with pytest.raises(ValueError, match="participation"):
                 accord.run(algorithm, problem(rows, kind), ROUNDS, **star)
