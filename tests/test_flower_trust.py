@@ -275,7 +275,7 @@ def whole_letter(grid):
 def test_a_letter_that_lacks_anything_gets_a_reply_that_says_so(tmp_path):
     grid = grid_of(tmp_path, arrays())
     told, values = whole_letter(grid)
-    told["run"] = "another"
+    told |= {"run": "another", "texts": ["{}", *told["texts"]]}
     parts = "kind", "run", "texts", "plan", "method", "epoch", "round", "seed", "model", "work"
     for key in parts:
         reply, _ = asked(grid, {k: v for k, v in told.items() if k != key}, values)
