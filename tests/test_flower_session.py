@@ -477,7 +477,7 @@ def test_replies_that_only_measure_make_no_quorum(tmp_path):
         return [reply]
 
     grid.after = after
-    terms = dataclasses.replace(TERMS, deadline=1.2, resend=0.1)
+    terms = dataclasses.replace(TERMS, deadline=4.0, resend=0.3)
     found = run(grid, algorithm, 6, output, terms, participation=0.5)
     assert len(set(withheld)) == 2 and len(withheld) == 16
     assert not logged(output, "round_again") and not logged(output, "no_reply")
