@@ -56,7 +56,8 @@ class Post:
     """The clients that are there, and the letters to them.
 
     ``greeting`` is what every node is asked when it comes; ``check`` raises for a card, the answer, that the
-    run cannot use. ``cards``: the answers by name; ``failed``: why nodes are of no use.
+    run cannot use. ``cards``: the answers by name; ``failed``: why nodes are of no use; ``refused``: what was wrong
+    with each client's last bad reply.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Post:
         self._greeting = {"kind": "hello", **greeting}
         self.cards: dict[str, dict[str, Any]] = {}
         self.failed: dict[int, str] = {}
+        self.refused: dict[str, str] = {}
         self._nodes: dict[str, int] = {}
         self._greeted: dict[int, str | None] = {}
         self._due: dict[int, float] = {}
@@ -198,6 +200,7 @@ class Post:
                     self.events("reply_repeated", client=name)
             except RefusedError as error:
                 self.events("reply_refused", client=name, why=str(error))
+                self.refused[name] = str(error)
                 pause = self.patience.pause * 2 ** (turn.tries - 1)
                 turn.due = time.monotonic() + pause if turn.tries < _TIMES else None
 

@@ -362,6 +362,7 @@ class Sites:
             raise FailedError(
                 f"{', '.join(gone)} left, and {len(self.members)} clients are fewer than min-clients, "
                 f"{self.terms.min_clients}; the run resumes when they are back"
+                + "".join(f"; {n}: {self.post.refused[n]}" for n in gone if n in self.post.refused)
             )
         if gone:
             raise ChangedError(f"{', '.join(gone)} left for good")
