@@ -56,8 +56,8 @@ class Post:
     """The clients that are there, and the letters to them.
 
     ``greeting`` is what every node is asked when it comes; ``check`` raises for a card, the answer, that the
-    run cannot use. ``cards``: the answers by name; ``failed``: why nodes are of no use; ``refused``: what was wrong
-    with each client's last bad reply.
+    run cannot use. ``cards``: the answers by name; ``failed``: why nodes are of no use; ``refused``: what
+    was wrong with each client's last bad reply.
     """
 
     def __init__(
