@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("flwr", reason="the extra flower is not installed")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 import accord
 from accord.engines.job import make_job
-from accord.flower import durable
+from accord.flower import client_app, durable
 from accord.flower.events import Events
 from accord.flower.project import PACKAGE, write_app
 from accord.flower.settings import FIT, RUN, SIMULATION, options_of, table_fit_of
@@ -291,3 +291,44 @@ def test_an_app_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(ValueError, match="model: got 'logit'"):
         write_app(tmp_path / "new", target="y", model="logit")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("My Study!", "my-study"),
+        ("123", "fit-123"),
+        ("über", "ber"),
+        ("_" * 5, "fit"),
+        ("x" * 40, "x" * 32),
+    ],
+)
+def test_an_app_has_a_name_that_flower_takes(folder, name, tmp_path):
+    write_app(tmp_path / folder, target='a\n"b"\\c')
+    project = tomllib.loads((tmp_path / folder / "pyproject.toml").read_text())
+    assert project["project"]["name"] == name
+    assert project["tool"]["flwr"]["app"]["config"]["target"] == 'a\n"b"\\c'
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"min-clients": 0}, "min-clients: got 0"),
+        ({"start-wait": -1.0}, "start-wait: got -1.0"),
+        ({"max-clients": 1}, "max-clients: got 1"),
+    ],
+)
+def test_errors_name_the_key(config, message):
+    with pytest.raises(ValueError, match=message):
+        options_of(config)
+    with pytest.raises(ValueError, match="method: there is no 'NOPE'"):
+        table_fit_of({"target": "y", "method": "NOPE"})
+
+
+@pytest.mark.parametrize("client", ["", " ", "a\nb", "x" * 201])
+def test_a_client_is_named_in_one_line(client, tmp_path):
+    app = client_app(accord.problems.averaging(np.zeros((1, 2))))
+    context = Context(1, 2, {"client": client, "state": str(tmp_path)}, RecordDict(), {})
+    asked = Message(letter({"kind": "hello"}, {}), 2, "query")
+    told, _ = opened(app(asked, context).content)
+    assert told["status"] == "failed" and told["why"].startswith("node-config: client is")

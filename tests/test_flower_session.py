@@ -516,3 +516,38 @@ def test_what_a_run_is_for_is_checked_at_once():
     for rounds in (0, -1, True, 2.5):
         with pytest.raises((ValueError, TypeError), match="rounds"):
             OwnRun(PDMM, np.zeros(COLUMNS), rounds)
+
+
+def test_results_of_two_runs_do_not_mix(tmp_path):
+    out = tmp_path / "out"
+    task = OwnRun(PDMM, np.zeros(COLUMNS), 5)
+    carry_out(grid_of(tmp_path, arrays()), task, Options(out, TERMS))
+    first = (out / "model.npz").read_bytes()
+    assert logged(out, "ended")[0]["status"] == "budget_spent"
+    grid = grid_of(tmp_path, arrays())
+    grid.gone |= {"site 0", "site 1"}
+    terms = dataclasses.replace(TERMS, start_wait=0.2)
+    with pytest.raises(FailedError):
+        carry_out(grid, task, Options(out, terms))
+    assert "1 of at least 2 clients came" in logged(out, "failed")[0]["why"]
+    assert not (out / "model.npz").exists() and not (out / "history.csv").exists()
+    assert (out / "earlier" / "model.npz").read_bytes() == first
+
+
+def test_a_node_that_is_of_no_use_is_in_the_notes(tmp_path):
+    grid = grid_of(tmp_path, arrays())
+    grid.after = lambda name, message, reply: (
+        [edited(message, reply, {"status": "failed", "why": "data: no such file"})]
+        if name == "site 2"
+        else [reply]
+    )
+    found = run(grid, PDMM)
+    assert "A node that came was of no use. site 2: data: no such file." in found.session.notes()
+    at_optimum(found.x, arrays()[:2])
+
+
+def test_an_output_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    task = OwnRun(PDMM, np.zeros(COLUMNS), 5)
+    with pytest.raises(ValueError, match=r"output: .*; give another folder"):
+        carry_out(grid_of(tmp_path, arrays()), task, Options(tmp_path / "file" / "out", TERMS))

@@ -1,5 +1,6 @@
 """``accord flower``: apps and keys for fits whose rows stay at the sites."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,8 @@ def init(
     )  # fmt: skip
     for path in written:
         typer.echo(f"wrote {path}")
-    typer.echo(f"next: read {folder}/README.md, then flwr run {folder} NAME --stream")
+    place = shlex.quote(str(folder))
+    typer.echo(f"next: read {place}/README.md, then flwr run {place} NAME --stream")
 
 
 @flower.command(epilog="Example: accord flower certificates keys --nodes north,south,east")

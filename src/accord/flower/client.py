@@ -93,7 +93,14 @@ class _Desk:
     def _answer(self, name, about, arrays, context):
         if about["kind"] == "hello":
             card = self._source(name, context).card(about)
-            return {"version": accord.__version__, **card}, {}
+            try:
+                _state_folder(name, context).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ValueError(
+                    f"node-config: state: {error.strerror}: {error.filename}; give a folder to write to"
+                ) from None
+            least = _least_batch(context)
+            return {"version": accord.__version__, "least_batch": least, **card}, {}
         folder = _state_folder(name, context)
         _keep_programs(folder)
         store = Store(folder, about["run"])
@@ -109,6 +116,10 @@ class _Desk:
         """The client's configured name; in simulations that of the partition's site."""
         name = context.node_config.get("client")
         if name is not None:
+            if not str(name).strip() or not str(name).isprintable() or len(str(name)) > 200:
+                raise ValueError(
+                    f"node-config: client is {name!r}; accepted is a name of one line, up to 200 characters"
+                )
             return str(name)
         if "partition-id" in context.node_config:
             if context.run_config.get("data"):

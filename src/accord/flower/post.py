@@ -196,6 +196,7 @@ class Post:
                     said = "the site says: " if status == "failed" else ""
                     raise RefusedError(f"{said}{about.get('why')}")
                 got[name] = accept(name, about, arrays)
+                self.refused.pop(name, None)
                 if about.get("again"):
                     self.events("reply_repeated", client=name)
             except RefusedError as error:

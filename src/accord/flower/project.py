@@ -1,5 +1,7 @@
 """``accord flower init``: a Flower app that makes a joint fit, ready for ``flwr run``."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +66,20 @@ _README = """\
 One model for the rows of all sites, which stay where they are; made with `accord flower init`. What is
 fitted stands in `pyproject.toml`.
 
-Each site starts a SuperNode that names the site and its own table:
+The server has a SuperLink, and a name for it in Flower's `config.toml`, here NAME. Each site starts a
+SuperNode that names the site and its own table:
 
-    flower-supernode --root-certificates ca.crt --superlink SERVER:PORT \\
-      --auth-supernode-private-key KEY --node-config 'client="site-a" data="/data/site-a.parquet"'
+    flower-supernode --superlink SERVER:PORT --root-certificates ca.crt \\
+      --auth-supernode-private-key KEY --host 127.0.0.1 --port 19200 \\
+      --node-config 'client="site-a" data="/data/site-a.parquet"'
 
 Then, at the server:
 
     flwr run . NAME --stream
 
-The model, the result and the report are in `{output}` at the end. `accord predict` predicts with it.
+Lines that begin with `accord:` tell how it goes; Ctrl-C ends these lines, not the run, which
+`flwr stop RUN-ID NAME` ends. The model, the result and the report are in `{output}` at the end, and
+`accord predict` predicts with them. Accord's docs/flower.md has every process from keys to faults.
 """
 
 
@@ -90,7 +96,7 @@ def write_app(folder, *, target: str, **chosen: Any) -> list[Path]:
     config = {"output": str(folder / "result"), **config, "target": target}
     table_fit_of(config)
     options_of(config)
-    name = "".join(c if c.isalnum() else "-" for c in folder.name.lower()).strip("-") or "joint-fit"
+    name = app_name(folder)
     parts = {
         part: "\n".join(_line(key, told, config) for key, told in keys.items())
         for part, keys in (("fit", FIT), ("run", RUN), ("simulation", SIMULATION))
@@ -119,6 +125,12 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return repr(value)
+        # TOML's basic strings are JSON's.
+        return json.dumps(value, ensure_ascii=False)
+    return f"{value:g}" if isinstance(value, float) and 0 < abs(value) < 1e-3 else repr(value)
+
+
+def app_name(folder: Path) -> str:
+    """A name that Flower accepts: at most 32 letters, digits and hyphens, from a letter on."""
+    name = re.sub("[^a-z0-9]+", "-", folder.name.lower()).strip("-")
+    return (name if name[:1].isalpha() else f"fit-{name}".strip("-"))[:32].strip("-")

@@ -2,7 +2,8 @@
 
 import io
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,9 @@ def server_app(
     def main(grid: Grid, context: Context) -> None:
         show_log()
         config = dict(context.run_config)
-        task = own or table_fit_of(config)
-        chosen = options or options_of(config)
+        with _told():
+            task = own or table_fit_of(config)
+            chosen = options or options_of(config)
         found = carry_out(grid, task, chosen)
         if on_end:
             on_end(found)
@@ -64,10 +66,17 @@ def server_app(
 
 def carry_out(grid: Grid, task: TableFit | OwnRun, options: Options) -> Any:
     """The ``accord.Fit`` or ``accord.Run`` of a task over a grid, its results written to ``output``."""
-    try:
+    with _told():
         session = Session(grid, task.task(), task.greeting(), options, task.check)
         return session.run(task.once, lambda found: deliver(found, options.output))
-    except (ValueError, TypeError, RuntimeError) as error:
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Says what went wrong in one line, before Flower adds its own."""
+    try:
+        yield
+    except (ValueError, TypeError, RuntimeError, OSError) as error:
         logger.error("%s", " ".join(str(error).split()))
         raise
 

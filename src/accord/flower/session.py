@@ -55,12 +55,24 @@ class Options:
         return 1 if sum(np.size(leaf) for leaf in jax.tree.leaves(x)) <= 10_000 else 10
 
 
+RESULTS = ("log.jsonl", "model.json", "fit.json", "report.html", "model.npz", "history.csv")
+"""What a run writes into its folder, but the checkpoint."""
+
 _MODEL = "server.x"
 """How the leaves of the server's model begin in a checkpoint."""
 
 
 def _model_of(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: a for name, a in arrays.items() if name.startswith(_MODEL)}
+
+
+def _put_aside(output: Path) -> None:
+    """Moves what an earlier run has left in a folder into one in it: results of two runs must not mix."""
+    there = [output / name for name in RESULTS if (output / name).exists()]
+    if there:
+        (output / "earlier").mkdir(exist_ok=True)
+    for path in there:
+        path.replace(output / "earlier" / path.name)
 
 
 class Ended(NamedTuple):
@@ -94,7 +106,12 @@ class Session:
         self._engine: Engine | None = None
         self._plan = ""
         if options.output:
-            options.output.mkdir(parents=True, exist_ok=True)
+            try:
+                options.output.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ValueError(
+                    f"output: {error.strerror}: {options.output}; give another folder"
+                ) from None
 
     @property
     def _checkpoint(self) -> Path | None:
@@ -117,16 +134,22 @@ class Session:
 
     def _run(self, once, deliver):
         self.open()
-        self.sites.gather(self._saved[0]["names"] if self._saved else None)
-        while True:
-            try:
-                found = once(self)
-                break
-            except ChangedError as change:
-                self.begin_anew(change)
-        deliver(found)
+        try:
+            self.sites.gather(self._saved[0]["names"] if self._saved else None)
+            while True:
+                try:
+                    found = once(self)
+                    break
+                except ChangedError as change:
+                    self.begin_anew(change)
+            deliver(found)
+        except Exception as error:
+            self.events("failed", why=" ".join(str(error).split()))
+            raise
         if self._checkpoint:
             self._checkpoint.unlink(missing_ok=True)
+        name, sentence = found.status
+        self.events("ended", status=name, sentence=sentence)
         return found
 
     def open(self) -> None:
@@ -137,8 +160,8 @@ class Session:
             damaged = found is None
             self._saved = found if found and found[0]["task"] == self._task else None
         log = output / "log.jsonl" if output else None
-        if log and not self._saved:
-            log.unlink(missing_ok=True)
+        if output and not self._saved:
+            _put_aside(output)
         self.events = Events(log)
         about: dict[str, Any] = self._saved[0] if self._saved else {}
         self._run_id = about.get("run") or secrets.token_hex(8)
@@ -190,9 +213,11 @@ class Session:
         """What a reader should know of the run, in sentences."""
         of = self.events.of
         told = [
-            f"{e['client']} left for good, {e['missed']} times without a reply: its rows no longer count."
+            f"{e['client']} left for good ({e['why']}): its rows no longer count."
             for e in of("client_left")
         ]
+        refused_nodes = dict.fromkeys(f"{e['client']}: {e['why']}" for e in of("node_refused"))
+        told += [f"A node that came was of no use. {text}." for text in refused_nodes]
         told += [
             f"{e['client']} had not come back when the run was resumed: its rows no longer count."
             for e in of("client_missing")

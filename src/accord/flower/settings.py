@@ -4,6 +4,8 @@ Flower's configuration holds numbers, text and truth values; "" stands for a def
 argument of ``accord.fit`` with an underscore.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +72,20 @@ SIMULATION = {
 """The keys that stand for the sites' own configuration in a simulation."""
 
 
+@contextmanager
+def _in_keys() -> Iterator[None]:
+    """Errors about an argument name the key that it comes from."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        name, found, rest = str(error).partition(":")
+        key = {"methods": "method"}.get(name, name.replace("_", "-"))
+        if found and key in FIT | RUN:
+            raise type(error)(f"{key}:{rest}") from None
+        raise
+
+
+@_in_keys()
 def table_fit_of(config: dict[str, Any]) -> TableFit:
     """The joint fit that a run's configuration describes; ``ValueError`` naming a key that does not fit."""
     unknown = [key for key in config if key not in FIT | RUN | SIMULATION]
@@ -92,6 +108,7 @@ def table_fit_of(config: dict[str, Any]) -> TableFit:
     )  # fmt: skip
 
 
+@_in_keys()
 def options_of(config: dict[str, Any]) -> Options:
     """Who takes part and where files go, as a run's configuration says."""
     given = _values(config, RUN)

@@ -166,7 +166,7 @@ class Sites:
         for name in [n for n in self.members if n not in self.post.cards]:
             self.members.remove(name)
             self.left[name] = "left"
-            self.events("client_left", client=name, missed=0)
+            self.events("client_left", client=name, why="no news of its changed table")
         if len(self.members) < self.terms.min_clients:
             raise FailedError(
                 f"{len(self.members)} clients are fewer than min-clients, {self.terms.min_clients}"
@@ -212,6 +212,7 @@ class Sites:
             return told, trees_of(record, like)
 
         part = _PARTS.get(what, "fit")
+        self.events("asked", what=what)
         answers: dict[str, tuple[dict, dict]] = {}
         while len(answers) < len(self.members):
             missing = [n for n in self.members if n not in answers]
@@ -357,12 +358,14 @@ class Sites:
             self.left[name] = "left"
             self.members.remove(name)
             self.post.dismiss(name)
-            self.events("client_left", client=name, missed=self._missed[name])
+            why = self.post.refused.get(name) or f"{self._missed[name]} times without a reply"
+            self.events("client_left", client=name, why=why)
         if gone and len(self.members) < self.terms.min_clients:
+            wrong = {n: self.post.refused[n] for n in gone if n in self.post.refused}
+            cause = "; ".join(f"{n}: {why}" for n, why in wrong.items())
             raise FailedError(
                 f"{', '.join(gone)} left, and {len(self.members)} clients are fewer than min-clients, "
-                f"{self.terms.min_clients}; the run resumes when they are back"
-                + "".join(f"; {n}: {self.post.refused[n]}" for n in gone if n in self.post.refused)
+                f"{self.terms.min_clients}; {cause or 'the run resumes when they are back'}"
             )
         if gone:
             raise ChangedError(f"{', '.join(gone)} left for good")

@@ -64,6 +64,9 @@ class TableFit:
             raise RefusedError("it has no summary of a table: is its app client_app()?")
         if Summary.from_json(card["summary"]).rows != card["rows"]:
             raise RefusedError("its summary is of another number of rows")
+        if not card["rows"]:
+            raise RefusedError("its table has no rows that count; fill it, or leave the site out")
+        _check_batches(self._algorithm, card)
 
     def once(self, session: Session) -> Fit:
         """The fit of the present members."""
@@ -111,6 +114,18 @@ class TableFit:
         # Who was asked twice is still where it was among the sites.
         answers = {name: told[name][0] for name in sites.members}
         return [Report(name, t["joint"], t["own"]) for name, t in answers.items()]
+
+
+def _check_batches(algorithm, card: dict[str, Any]) -> None:
+    """Raises for a site that holds its gradients to more rows than the method's minibatches have."""
+    least = finite(card.get("least_batch"), "least_batch")
+    for part in (algorithm, getattr(algorithm, "oracle", None)):
+        batch = getattr(part, "batch_size", None)
+        if batch is not None and batch < least:
+            raise RefusedError(
+                f"batch_size is {batch}, and gradients that leave this site are of {least:g} rows or more "
+                "(least-batch in its node configuration)"
+            )
 
 
 def _one_row(schema: Schema) -> Clients:
@@ -184,6 +199,7 @@ class OwnRun:
             if not isinstance(card[name], kind):
                 raise RefusedError(f"its {name} is {card[name]!r}")
         finite(card["l2"], "l2")
+        _check_batches(self.algorithm, card)
 
     def greeting(self) -> dict[str, Any]:
         """What every site is asked when it comes: nothing but who it is."""
