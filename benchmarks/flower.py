@@ -219,16 +219,13 @@ def deployed():
         door = Door(deployment.address)
         deployment.door = door.address
         with deployment as d:
+            wire(d, door, long, folder / "long-result")
             bare_times, own_times = [], []
             for k in range(3):
                 bare_times += moments(d.run(bare))
                 output = folder / f"own{k}"
                 wait(d.run(own, {"output": str(output), "resume": False}))
                 own_times += np.diff(rounds_of(output))[1:].tolist()
-            before = list(door.bytes)
-            output = folder / "long-result"
-            wait(d.run(long, {"output": str(output)}))
-            moved = [b - a for a, b in zip(before, door.bytes, strict=True)]
         bare_round, own_round = statistics.median(bare_times), statistics.median(own_times)
         above = own_round - bare_round
         print(
@@ -238,17 +235,19 @@ def deployed():
         print(
             f"  Accord's own time: {above:.2f} s a round of three, {above / 3:.2f} s a client-round"
         )
-        last = (output / "history.csv").read_text().splitlines()
-        told = dict(zip(last[0].split(","), last[-1].split(","), strict=True))
-        for way, wire, column in zip(
-            ("up", "down"), moved, ("uplink_bytes", "downlink_bytes"), strict=True
-        ):
-            reported = int(told[column])
-            print(
-                f"  d = {LONG:,}, {way}: {wire:,} bytes on the wire, {reported:,} reported:",
-                end=" ",
-            )
-            print(f"{wire / reported:.3f}x (asked: 1.1)")
+
+
+def wire(deployment, door, app, output):
+    """Bytes between sites and server, against those that the run reports."""
+    before = list(door.bytes)
+    wait(deployment.run(app, {"output": str(output)}))
+    moved = [b - a for a, b in zip(before, door.bytes, strict=True)]
+    lines = (output / "log.jsonl").read_text().splitlines()
+    (told,) = [e for e in map(json.loads, lines) if e["event"] == "ended"]
+    for way, seen, name in zip(("up", "down"), moved, ("uplink", "downlink"), strict=True):
+        reported = told[f"{name}_bytes"]
+        print(f"d = {LONG:,}, {way}: {seen:,} bytes on the wire, {reported:,} reported:", end=" ")
+        print(f"{seen / reported:.3f}x (asked: 1.1)", flush=True)
 
 
 def wait(run):

@@ -149,7 +149,11 @@ class Session:
         if self._checkpoint:
             self._checkpoint.unlink(missing_ok=True)
         name, sentence = found.status
-        self.events("ended", status=name, sentence=sentence)
+        moved = [traffic for _, traffic in self.sites.traffic.values()]
+        self.events(
+            "ended", status=name, sentence=sentence, uplink_bytes=sum(t.up for t in moved),
+            downlink_bytes=sum(t.down for t in moved),
+        )  # fmt: skip
         return found
 
     def open(self) -> None:
