@@ -230,13 +230,25 @@ def test_curvature_that_cannot_be_is_refused_by_name(told, why, tmp_path):
 )
 def test_a_batch_of_too_few_rows_is_refused_by_the_site(algorithm, tmp_path):
     grid = grid_of(tmp_path, arrays())
-    with pytest.raises(FailedError):
-        run(grid, algorithm, 3, tmp_path / "out", SHORT)
-    whys = {e["why"] for e in logged(tmp_path / "out", "reply_refused")}
-    assert whys == {
-        "the site says: batch_size: got 4; gradients that leave this site are of 10 rows or more "
+    sentence = (
+        "batch_size: got 4; gradients that leave this site are of 10 rows or more "
         "(least-batch in its node configuration)"
-    }
+    )
+    with pytest.raises(FailedError, match="batch_size: got 4"):
+        run(grid, algorithm, 3, tmp_path / "out", SHORT)
+    assert {e["why"] for e in logged(tmp_path / "out", "node_refused")} == {sentence}
+
+    # A server that asks all the same is refused by the site itself.
+    def lowered(name, message):
+        least = 4 if about(message)["kind"] == "hello" else 10
+        grid._contexts[name].node_config["least-batch"] = least
+        return message
+
+    grid.before = lowered
+    with pytest.raises(FailedError, match="batch_size: got 4"):
+        run(grid, algorithm, 3, tmp_path / "again", SHORT)
+    whys = {e["why"] for e in logged(tmp_path / "again", "reply_refused")}
+    assert whys == {f"the site says: {sentence}"}
 
 
 def test_a_site_may_allow_smaller_batches(tmp_path):
@@ -247,12 +259,12 @@ def test_a_site_may_allow_smaller_batches(tmp_path):
     found = run(grid, algorithm, 3)
     expected = accord.run(algorithm, problem(arrays()), 3)
     assert np.abs(found.x - expected.x).max() <= 1e-12
-    terms = dataclasses.replace(SHORT, min_clients=3, leave_after=1)
+    terms = dataclasses.replace(SHORT, min_clients=3, start_wait=0.3)
     for least in (0, "4", 2.5, True):
         grid._contexts["site 1"].node_config["least-batch"] = least
         with pytest.raises(FailedError):
             run(grid, algorithm, 3, tmp_path / repr(least), terms)
-        why = logged(tmp_path / repr(least), "reply_refused")[0]["why"]
+        why = logged(tmp_path / repr(least), "node_refused")[0]["why"]
         assert f"least-batch is {least!r}" in why
 
 

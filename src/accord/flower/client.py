@@ -16,7 +16,7 @@ from accord.analysis.model import Model
 from accord.data import read_sites
 from accord.data.frames import opened as opened_table
 from accord.data.sites import Site
-from accord.flower.site import Own, Table, Worker
+from accord.flower.site import Own, Table, Worker, check_batches
 from accord.flower.store import Kept, Store, digest_of
 from accord.flower.wire import (
     RefusedError,
@@ -178,13 +178,7 @@ class _Desk:
     def _round(self, worker: Worker, store: Store, about, arrays: ArrayRecord, least_batch: int):
         """The client's part of a round, once, however often it is asked for."""
         algorithm, shapes = worker.method(_text(store, about["method"]))
-        for part in (algorithm, getattr(algorithm, "oracle", None)):
-            batch = getattr(part, "batch_size", None)
-            if batch is not None and batch < least_batch:
-                raise ValueError(
-                    f"batch_size: got {batch}; gradients that leave this site are of {least_batch} rows or "
-                    "more (least-batch in its node configuration)"
-                )
+        check_batches(algorithm, least_batch)
         inbox = tree_of(arrays, shapes.inbox, "inbox")
         model = inbox
         if about["model"] == "apart":

@@ -143,6 +143,17 @@ class Worker:
         return {"joint": told.joint, "own": told.own}
 
 
+def check_batches(algorithm, least: float) -> None:
+    """Raises for a method whose minibatches have fewer rows than a site lets its gradients be of."""
+    for part in (algorithm, getattr(algorithm, "oracle", None)):
+        batch = getattr(part, "batch_size", None)
+        if batch is not None and batch < least:
+            raise ValueError(
+                f"batch_size: got {batch}; gradients that leave this site are of {least:g} rows or more "
+                "(least-batch in its node configuration)"
+            )
+
+
 def _on_device(tree):
     return jax.tree.map(jnp.asarray, tree)
 

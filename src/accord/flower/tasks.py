@@ -20,6 +20,7 @@ from accord.engines.job import check_whole
 from accord.flower.engine import Engine
 from accord.flower.remote import WEIGHTS, RemoteProblem
 from accord.flower.session import Ended, Session
+from accord.flower.site import check_batches
 from accord.flower.sites import Sites, finite
 from accord.flower.wire import RefusedError, flatten, known_classes
 from accord.problems.base import non_negative, positive
@@ -66,7 +67,7 @@ class TableFit:
             raise RefusedError("its summary is of another number of rows")
         if not card["rows"]:
             raise RefusedError("its table has no rows that count; fill it, or leave the site out")
-        _check_batches(self._algorithm, card)
+        check_batches(self._algorithm, finite(card.get("least_batch"), "least_batch"))
 
     def once(self, session: Session) -> Fit:
         """The fit of the present members."""
@@ -114,18 +115,6 @@ class TableFit:
         # Who was asked twice is still where it was among the sites.
         answers = {name: told[name][0] for name in sites.members}
         return [Report(name, t["joint"], t["own"]) for name, t in answers.items()]
-
-
-def _check_batches(algorithm, card: dict[str, Any]) -> None:
-    """Raises for a site that holds its gradients to more rows than the method's minibatches have."""
-    least = finite(card.get("least_batch"), "least_batch")
-    for part in (algorithm, getattr(algorithm, "oracle", None)):
-        batch = getattr(part, "batch_size", None)
-        if batch is not None and batch < least:
-            raise RefusedError(
-                f"batch_size is {batch}, and gradients that leave this site are of {least:g} rows or more "
-                "(least-batch in its node configuration)"
-            )
 
 
 def _one_row(schema: Schema) -> Clients:
@@ -199,7 +188,7 @@ class OwnRun:
             if not isinstance(card[name], kind):
                 raise RefusedError(f"its {name} is {card[name]!r}")
         finite(card["l2"], "l2")
-        _check_batches(self.algorithm, card)
+        check_batches(self.algorithm, finite(card.get("least_batch"), "least_batch"))
 
     def greeting(self) -> dict[str, Any]:
         """What every site is asked when it comes: nothing but who it is."""
