@@ -214,6 +214,7 @@ def fit(
         tolerance=tolerance, max_rounds=max_rounds,
     )  # fmt: skip
     schema = agree(task.summaries, task.request)
+    _target, _kind = schema.explained
     clients = encoded_clients(schema, task.sites)
     problem = make_problem(schema, clients, task.l1, task.l2, task.threshold)
     choice = default_algorithm(problem) if algorithm is None else Choice(algorithm, "asked for")

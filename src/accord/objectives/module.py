@@ -1,5 +1,6 @@
 """A client's objective from a PyTorch module, called from compiled JAX code."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,9 @@ import numpy as np
 from jax import lax
 
 from accord import tree
+
+_ALONE = threading.Lock()
+"""XLA may call for a value and a gradient at once, and a module holds one set of parameters at a time."""
 
 
 class TorchHost:
@@ -94,7 +98,8 @@ class TorchObjective:
 
         def called(*packed):
             given = jax.tree.map(_unpacked, packed, likes)
-            return jax.tree.map(_words, function(*given))
+            with _ALONE:
+                return jax.tree.map(_words, function(*given))
 
         sent = jax.tree.map(_packed_shape, shapes)
         got = jax.pure_callback(
