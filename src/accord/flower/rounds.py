@@ -52,6 +52,7 @@ class Rounds:
         self.acknowledged = dict.fromkeys(self.names, NEVER)
         self.totals = dict.fromkeys(_TOTALS, 0.0)
         self._inbox: Any = None
+        self._drawn: tuple[int, list[str]] = NEVER, []
 
     def _first_message(self):
         """What a client not heard yet counts as having sent."""
@@ -79,10 +80,13 @@ class Rounds:
         """The clients of the round that comes."""
         if not self.partial:
             return list(self.names)
-        with jax.enable_x64(True):
-            key = keys.round_key(keys.run_key(self.seed), self.round)
-            mask = np.asarray(keys.participants(key, len(self.names), self.heard))
-        return [name for name, chosen in zip(self.names, mask, strict=True) if chosen]
+        if self._drawn[0] != self.round:
+            with jax.enable_x64(True):
+                key = keys.round_key(keys.run_key(self.seed), self.round)
+                mask = np.asarray(keys.participants(key, len(self.names), self.heard))
+            chosen = [name for name, taken in zip(self.names, mask, strict=True) if taken]
+            self._drawn = self.round, chosen
+        return self._drawn[1]
 
     def begin(self) -> None:
         """Draws the round's coins and makes its inbox."""

@@ -4,6 +4,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,15 +123,16 @@ class Session:
 
         The checkpoint ends only then. Raises ``FailedError`` where another run uses the folder.
         """
-        if self.options.output is None:
+        output = self.options.output
+        with ExitStack() as held:
+            try:
+                if output is not None:
+                    held.enter_context(durable.locked(output / "lock", wait=False))
+            except BlockingIOError:
+                raise FailedError(
+                    f"output: another run uses {output}; wait for its end, or give another folder"
+                ) from None
             return self._run(once, deliver)
-        try:
-            with durable.locked(self.options.output / "lock", wait=False):
-                return self._run(once, deliver)
-        except BlockingIOError:
-            raise FailedError(
-                f"output: another run uses {self.options.output}; wait for its end, or give another folder"
-            ) from None
 
     def _run(self, once, deliver):
         self.open()
